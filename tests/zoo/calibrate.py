@@ -128,7 +128,7 @@ def train(first: Path, tasks: Environment, recipe: Recipe, seed: int, last: Path
         loop.staleness, loop.lose = rules.async_level, lambda round_, group: False
         for _ in range(recipe.steps):
             loop.advance(measured=False)
-        loop.policy.save_weights(last)
+        loop.policy.save_weights(last, {})
 
 
 def make_cheats(rules: Rules, models: Models) -> dict[str, Path]:

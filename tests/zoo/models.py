@@ -41,4 +41,4 @@ def _train(first: Path, environment: Arithmetic, older: Path, newer: Path) -> No
     for step in range(1, STEPS + 1):
         loop.advance(measured=False)
         if step >= STEPS - 1:
-            loop.policy.save_weights(older if step < STEPS else newer)
+            loop.policy.save_weights(older if step < STEPS else newer, {})

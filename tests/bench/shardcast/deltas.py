@@ -147,7 +147,7 @@ def trained(folder: Path, rate: float, progress: Callable[[str], None]) -> Measu
     for step in range(FIRST + PAIRS + SPAN):
         stepped(policy, groups(step), 1)
         if step >= FIRST - 1:
-            policy.save_weights(folder / "next")
+            policy.save_weights(folder / "next", {})
             measured.add(folder / "next")
             (folder / "next").rename(folder / f"{rate}-{step}")
         if step % 8 == 7:
