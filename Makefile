@@ -55,7 +55,7 @@ help:
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 # Another model has a run file of its own, and is cheated in a way that needs no working written out.
-DEMO = $(if $(MODEL),--run-file deploy/runs/$(MODEL).toml --model models/$(MODEL) --adversary random-tokens --evaluate-every 5)
+DEMO = $(if $(DTYPE),--run-file deploy/runs/builtin-$(DTYPE).toml) $(if $(MODEL),--run-file deploy/runs/$(MODEL).toml --model models/$(MODEL) --adversary random-tokens --evaluate-every 5)
 
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm) $(if $(MODEL),model-$(MODEL))
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE)) $(DEMO)

@@ -98,7 +98,7 @@ class Producer:
 
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
         """Returns the rollouts with their proofs, in the order of ``tasks``."""
-        return prover.prove(tasks, completions)
+        return prover.prove(tasks, completions, self.rules)
 
     def finish(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
         """Returns one job's file, its head and units."""

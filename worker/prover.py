@@ -15,7 +15,7 @@ import torch
 from protocol.environments.environment import Environment, Problem
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
-from protocol.tensor.proofs import build_proofs_batch
+from protocol.tensor.proofs import build_proofs_batch, hash_chunks
 from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.rollout import Artifact, Rollout, rollouts_root
 from protocol.wire.rules import Rules
@@ -90,10 +90,9 @@ def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environm
     return tasks
 
 
-def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+def prove(tasks: Sequence[Task], completions: Sequence[Completion], rules: Rules) -> list[Rollout]:
     """Returns the rollouts of ``completions``; proofs are built in one batch."""
-    lengths = [len(completion.hidden_TH) for completion in completions]
-    proofs = build_proofs_batch(torch.cat([completion.hidden_TH for completion in completions]), lengths)
+    hidden_NH = torch.cat([completion.hidden_TH for completion in completions])
     return [
         Rollout(
             prompt_tokens=np.array(task.request.prompt_tokens, np.int32),
@@ -102,8 +101,20 @@ def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Roll
             proofs=tuple(chunks),
             finish_reason=completion.finish_reason,
         )
-        for task, completion, chunks in zip(tasks, completions, proofs, strict=True)
+        for task, completion, chunks in zip(tasks, completions, _proofs(hidden_NH, completions, rules), strict=True)
     ]
+
+
+def _proofs(hidden_NH: torch.Tensor, completions: Sequence[Completion], rules: Rules) -> list[list[bytes]]:
+    """Returns the proof of each chunk in the form that the rules ask for."""
+    lengths = [len(completion.hidden_TH) for completion in completions]
+    if not rules.chunks_hashed:
+        return build_proofs_batch(hidden_NH, lengths)
+    hashes = hash_chunks(hidden_NH, lengths)
+    if not rules.chunks_interpolated:
+        return hashes
+    built = build_proofs_batch(hidden_NH, lengths)
+    return [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(built, hashes, strict=True)]
 
 
 def claim(work: Work, deployed: Deployed, shape: ModelShape, artifact: Artifact) -> tuple[bytes, int]:

@@ -18,6 +18,7 @@ from protocol.node import telemetry
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
+from protocol.tensor.determinism import ExactShape
 from protocol.tensor.kernels import load_kernels
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules
@@ -73,7 +74,7 @@ def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
             f"run {settings.run} does not allow engine {settings.engine!r}: its thresholds were not calibrated for it; "
             f"set ASSIZE_WORKER_ENGINE to one of {', '.join(rules.model.worker_engines)}"
         )
-    return make_engine(settings.engine, rules.model.dtype, settings.device)
+    return make_engine(settings.engine, rules.model.dtype, settings.device, ExactShape.of(rules))
 
 
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:

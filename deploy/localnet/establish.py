@@ -28,6 +28,7 @@ from protocol.chain.writing.deploying import deploy
 from protocol.chain.writing.faucet import give_gas
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, read_password
+from protocol.tensor.determinism import with_canary
 from protocol.wire import manifest
 from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
 
@@ -94,7 +95,8 @@ def establish(
     nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
     named = [ArtifactStore(key=keys.wallets[name].address, url=url) for name, url in storing.items()]
-    encoded = encode_rules(with_checkpoint(with_stores(run_file.rules, named, 1), layout.model))
+    pinned = with_checkpoint(with_stores(run_file.rules, named, 1), layout.model)
+    encoded = encode_rules(with_canary(pinned, layout.model))
     run = open_run(keys, chain, layout, run_file, encoded, stores[0])
     agreed = rules_hash(encoded)
     for party in parties:

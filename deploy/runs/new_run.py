@@ -21,6 +21,7 @@ from protocol.chain.reading.contracts import Reader
 from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.files import linked, write_atomically
 from protocol.node.commands.run_file import RunFileTerms
+from protocol.tensor.determinism import with_canary
 from protocol.wire import manifest
 from protocol.wire.pins import TASKS_FILE, pinned_sizes
 from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_rules, with_checkpoint
@@ -88,7 +89,7 @@ def rules_for(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise Misconfigured(f"rules: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
-    return with_checkpoint(rules, model)
+    return with_canary(with_checkpoint(rules, model), model)
 
 
 def model_with_tasks(model: Path, tasks: Path, folder: Path) -> Path:

@@ -110,10 +110,16 @@ class Sampler:
         )
         logprobs_BV = scaled_BV.log_softmax(-1)
         tokens_B = self.choose(logits_BV, logprobs_BV)
-        self.last_R[rows] = tokens_B
-        self.tokens_RT[index_B, steps_B] = tokens_B
         self.logprobs_RT[index_B, steps_B] = logprobs_BV[index_B, tokens_B]
         self.hidden_RTH[index_B, steps_B] = hidden_BH.bfloat16()
+        self.record(tokens_B)
+
+    def record(self, tokens_B: Tensor) -> None:
+        """Appends a token to each running row, and ends those that are complete."""
+        rows = slice(len(tokens_B))
+        steps_B = self.steps_R[rows]
+        self.last_R[rows] = tokens_B
+        self.tokens_RT[torch.arange(len(tokens_B), device=self.device), steps_B] = tokens_B
         steps_B += self.running_R[rows]
         stopped_B = (tokens_B[:, None] == self.stops_RS[rows]).any(1)
         self.running_R[rows] &= ~stopped_B & (steps_B < self.limit_R[rows])

@@ -57,19 +57,19 @@ def decode(
         Misconfigured: The model's rows cannot share a batch.
     """
     check_attention(model)
-    with torch.inference_mode(), _HeadInput(model) as head_input:
-        return _Decoder(model, head_input, requests, cancelled, max_rows, sampler).complete()
+    with torch.inference_mode(), HeadInput(model) as head_input:
+        return Decoder(model, head_input, requests, cancelled, max_rows, sampler).complete()
 
 
-class _HeadInput:
+class HeadInput:
     """Context that records the last input of the LM head."""
 
     def __init__(self, model: Any) -> None:
-        self._head = model.get_output_embeddings()
+        self.head = model.get_output_embeddings()
         self.hidden: Tensor = torch.empty(0)
 
-    def __enter__(self) -> _HeadInput:
-        self._hook = self._head.register_forward_pre_hook(self._record)
+    def __enter__(self) -> HeadInput:
+        self._hook = self.head.register_forward_pre_hook(self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,13 +79,13 @@ class _HeadInput:
         self.hidden = arguments[0]
 
 
-class _Decoder:
+class Decoder:
     """Moves requests through the slots. ``request_B`` is the request in each slot in use, -1 once it has ended."""
 
     def __init__(
         self,
         model: Any,
-        head_input: _HeadInput,
+        head_input: HeadInput,
         requests: Sequence[Request],
         cancelled: Callable[[], bool],
         max_rows: int,
@@ -139,21 +139,27 @@ class _Decoder:
     def _postprocess(self, ended: NDArray[np.int64]) -> None:
         """Keeps the completions in the slots ``ended`` and marks the slots as free."""
         for slot in ended.tolist():
-            self.done[int(self.request_B[slot])] = self.sampler.completion(slot)
+            self.done[int(self.request_B[slot])] = self._completion(slot)
         self.request_B[ended] = -1
+
+    def _completion(self, slot: int) -> Completion:
+        return self.sampler.completion(slot)
 
     def _schedule(self) -> None:
         """Admits waiting requests to free slots, and to new ones as far as memory allows, then closes gaps."""
         if self.waiting:
             running = self.request_B[self.request_B >= 0].tolist()
-            capacity = max(self.totals[n] for n in [self.waiting[0], *running])
+            capacity = max(self.totals[n] for n in [*self.waiting, *running])
             most = max(1, min(self.max_rows, self.most_positions // capacity))
-            free = min(most - len(running), len(self.waiting))
-            if free > 0:
+            if (free := self._admitted(most - len(running))) > 0:
                 self.slots.reserve(len(running) + free, capacity)
                 self.sampler.reserve(self.slots.rows)
                 self._place([self.waiting.popleft() for _ in range(free)])
         self._close_gaps()
+
+    def _admitted(self, free: int) -> int:
+        """Returns the number of waiting requests that are placed where there is room for ``free``."""
+        return min(free, len(self.waiting))
 
     def _place(self, numbers: list[int]) -> None:
         """Puts requests into the first free slots, together with the keys and values of their prompts."""

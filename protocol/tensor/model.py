@@ -167,7 +167,7 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
     check_model_directory(directory)
     tokenizer = load_tokenizer(directory)
     with no_init_weights():  # every parameter is overwritten: ``check_tensors`` sees to that
-        network = _build(directory, dtype)
+        network = build(directory, dtype)
     network.tie_weights()
     model = Model(network.eval(), tokenizer, tokenizer.eos_token_id)
     model.load_weights(directory)
@@ -197,7 +197,7 @@ def check_tensors(directory: Path, network: Any = None) -> None:
     """
     if network is None:
         with torch.device("meta"):
-            network = _build(directory, torch.float32)
+            network = build(directory, torch.float32)
         network.tie_weights()
     own: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
     held = {name: tensor for file in tensors_in(directory).values() for name, tensor in file.items()}
@@ -214,13 +214,25 @@ def check_tensors(directory: Path, network: Any = None) -> None:
             raise UnfitCheckpoint(f"{directory.name} lacks the tensor {name} of this model")
 
 
-def _build(directory: Path, dtype: torch.dtype) -> Any:
-    """Builds the network that config.json describes, with weights of no meaning."""
+def build(directory: Path, dtype: torch.dtype, most_layers: int | None = None) -> Any:
+    """Builds the network that config.json describes, or its first layers, with weights of no meaning.
+
+    Raises:
+        Misconfigured: it describes no causal language model.
+    """
     try:
         config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        if most_layers is not None:
+            _shorten(config.get_text_config(decoder=True), most_layers)
         return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise Misconfigured(f"{directory} holds no causal language model that loads: {error}") from error
+
+
+def _shorten(config: Any, layers: int) -> None:
+    config.num_hidden_layers = min(layers, config.num_hidden_layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[: config.num_hidden_layers]
 
 
 def check_device(device: str) -> None:

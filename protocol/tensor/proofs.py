@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -44,6 +45,14 @@ def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int]) -> list[list[b
     chunks, kernel = cut(hidden_NH, lengths), kernels(PROOFS)
     built = _build(kernel, chunks) if kernel else build_by_definition(chunks)
     return chunks.by_rollout(built, len(lengths))
+
+
+def hash_chunks(hidden_NH: Tensor, lengths: Sequence[int]) -> list[list[bytes]]:
+    """Returns BLAKE3-256 of each chunk's bf16 bits, row after row, little-endian; see ``build_proofs_batch``."""
+    chunks = cut(hidden_NH, lengths)
+    spans = zip(chunks.starts_C.tolist(), chunks.stops_C.tolist(), strict=True)
+    bits_NH = chunks.bits_NH.numpy().view("<u2")
+    return chunks.by_rollout((blake3(bits_NH[start:stop].tobytes()).digest() for start, stop in spans), len(lengths))
 
 
 def distances_batch(

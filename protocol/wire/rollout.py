@@ -64,7 +64,7 @@ class Limits:
     prompt_tokens: int = 65536
     output_tokens: int = 65536
     proofs: int = 4096
-    proof_bytes: int = 258
+    proof_bytes: int = 290
 
 
 DEFAULT_LIMITS = Limits()

@@ -49,22 +49,40 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ExactRules(_Frozen):
+    """The determinism class of a run whose rollouts are compared by bits (``protocol.tensor.windows``).
+
+    window   positions of a window
+    proofs   proof of each chunk: ``hash`` of its hidden states, or ``both`` the TOPLOC polynomial and the hash
+    canary   hash of a pinned pass at the run's shapes (``protocol.tensor.determinism``): the class itself. Only rules
+             that no run has yet leave it out
+    made_by  software, processor and threads that gave this canary, for people
+    """
+
+    window: int = Field(default=64, ge=8, le=4096)
+    proofs: Literal["hash", "both"] = "both"
+    canary: str | None = Field(default=None, pattern=r"^0x[0-9a-f]{64}$")
+    made_by: str = Field(default="", max_length=400)
+
+
 class ModelRules(_Frozen):
     """Number formats of the policy, the engines whose honest noise the thresholds allow for, and what is pinned of it.
 
     ``head_dtype`` is the dtype of the raw logits before they are widened to float32. ``checkpoint`` pins the files of
-    every version; only rules that no run has yet leave it out, and then it is left out of the canonical JSON.
+    every version; only rules that no run has yet leave it out. ``exact`` is there if rollouts are compared by bits.
+    Absent ones are left out of the canonical JSON.
     """
 
     dtype: Literal["float32", "bfloat16"]
     head_dtype: Literal["float32", "bfloat16"]
     worker_engines: tuple[EngineName, ...] = Field(default=(DEFAULT_ENGINE,), min_length=1)
     checkpoint: Pins | None = None
+    exact: ExactRules | None = None
 
     @model_serializer(mode="wrap")
-    def _without_absent_pins(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         shown: dict[str, Any] = handler(self)
-        return shown if self.checkpoint is not None else {key: shown[key] for key in shown if key != "checkpoint"}
+        return {key: value for key, value in shown.items() if value is not None}
 
 
 class EnvironmentRules(_Frozen):
@@ -250,6 +268,16 @@ class Rules(_Frozen):
         return self.groups_per_job * self.samples_per_group
 
     @property
+    def chunks_hashed(self) -> bool:
+        """Whether each chunk's proof has a hash of its hidden states."""
+        return self.model.exact is not None
+
+    @property
+    def chunks_interpolated(self) -> bool:
+        """Whether each chunk's proof has a TOPLOC polynomial."""
+        return self.model.exact is None or self.model.exact.proofs == "both"
+
+    @property
     def pins(self) -> tuple[PinnedFile, ...]:
         """The files of every checkpoint; raises ``Rejected`` if these rules pin none, and so cannot be a run's."""
         if self.model.checkpoint is None:
@@ -320,6 +348,8 @@ def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
     rules = _RULES.decode(encoded)
     if expected is not None:
         _ = rules.pins
+        if rules.model.exact is not None and rules.model.exact.canary is None:
+            raise Rejected("the rules ask for equal bits and name no canary: open the run with `assize run new`")
     return rules
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from protocol.tensor.completions import Completion
 from protocol.wire.artifact_blob import head_of
 from protocol.wire.rollout import Artifact, encode
+from protocol.wire.rules import Rules
 from protocol.wire.units import ModelShape
+from tests.coordinator.swarm import RULES
 from worker.prover import Deployed, Finished, Task, Work, claim, prove
 
 
@@ -17,9 +19,10 @@ def finish(
     shape: ModelShape,
     tasks: Sequence[Task],
     completions: Sequence[Completion],
+    rules: Rules = RULES,
 ) -> list[Finished]:
     """Proves all completions at once and makes an artifact of each job's share of them."""
-    rollouts = prove(tasks, completions)
+    rollouts = prove(tasks, completions, rules)
     per_job = len(rollouts) // len(work.jobs)
     finished = []
     for place, job in enumerate(work.jobs):

@@ -14,6 +14,7 @@ from pathlib import Path
 from deploy.adversaries import ADVERSARIES
 from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.arithmetic import Arithmetic
+from protocol.tensor.determinism import ExactShape
 from protocol.wire.rules import Rules, decode_rules
 from tests.zoo.honest import Honest, honest
 from tests.zoo.models import policies
@@ -91,7 +92,7 @@ def work(task: ZooTask) -> Row | Honest:
     """Carries out one task."""
     stage = stage_of(task.rules)
     if isinstance(task, HonestTask):
-        engine = make_engine(task.engine, stage.rules.model.dtype)
+        engine = make_engine(task.engine, stage.rules.model.dtype, exact=ExactShape.of(stage.rules))
         return honest(stage, task.engine, engine, task.batch, task.rollouts)
     return row_of(stage, task.name, task.jobs)
 

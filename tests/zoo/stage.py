@@ -20,6 +20,7 @@ from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
 from protocol.tensor.completions import Completion, Request
+from protocol.tensor.determinism import ExactShape
 from protocol.tensor.model import DTYPES, Model
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, decode
@@ -120,7 +121,7 @@ class Stage:
 
     def engine(self) -> Engine:
         """A transformers engine in the rules' dtype."""
-        return TransformersEngine(self.rules.model.dtype)
+        return TransformersEngine(self.rules.model.dtype, exact=ExactShape.of(self.rules))
 
     def producer(self, name: str) -> Producer:
         """An adversary that has seen the version before, and one round."""

@@ -17,7 +17,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Limits, Rollout, decode, rollouts_root
 from protocol.wire.rules import Rules, Thresholds
-from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, chunk_spans, decode_fields
+from protocol.wire.toploc.codec import CHUNK_ROWS, HASH_BYTES, PROOF_BYTES, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
 from validator.judging.check import Check, ReadJob, TokenMeasurements
 from validator.judging.claims import Claim
@@ -31,7 +31,7 @@ def artifact_limits(rules: Rules, longest_prompt: int) -> Limits:
     """
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
-    proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)
+    proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + HASH_BYTES + 4)
     return Limits(
         file_bytes=tokens * 16 + proof_bytes + (64 << 10),
         uncompressed_bytes=2 * (tokens * 16 + proof_bytes) + (64 << 10),
@@ -41,6 +41,23 @@ def artifact_limits(rules: Rules, longest_prompt: int) -> Limits:
         proofs=proofs,
         proof_bytes=2 * PROOF_BYTES,
     )
+
+
+def proof_size(rules: Rules) -> int:
+    """Returns the bytes of a chunk's proof."""
+    return PROOF_BYTES * rules.chunks_interpolated + HASH_BYTES * rules.chunks_hashed
+
+
+def polynomials(artifact: Artifact, rules: Rules) -> list[list[bytes]]:
+    """Returns the TOPLOC polynomials of each rollout's chunks, none in a run that asks for hashes alone."""
+    if not rules.chunks_interpolated:
+        return [[] for _ in artifact.rollouts]
+    return [[proof[:PROOF_BYTES] for proof in rollout.proofs] for rollout in artifact.rollouts]
+
+
+def hashes(rollout: Rollout) -> list[bytes]:
+    """Returns the hashes at the end of the proofs of a rollout's chunks."""
+    return [proof[-HASH_BYTES:] for proof in rollout.proofs]
 
 
 def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
@@ -99,31 +116,37 @@ def check_prompts(job: ReadJob) -> list[Finding]:
     ]
 
 
-def check_proofs(artifact: Artifact) -> list[Finding]:
+def check_proofs(artifact: Artifact, rules: Rules) -> list[Finding]:
     """Checks that each rollout has exactly one well-formed proof per chunk."""
-    if _all_formed(artifact):
+    if _all_formed(artifact, rules):
         return []
-    return [finding for n, rollout in enumerate(artifact.rollouts) for finding in _proof_findings(n, rollout)]
+    return [finding for n, rollout in enumerate(artifact.rollouts) for finding in _proof_findings(n, rollout, rules)]
 
 
-def _all_formed(artifact: Artifact) -> bool:
+def _all_formed(artifact: Artifact, rules: Rules) -> bool:
     """Fast path: true if every rollout has the right number of well-formed proofs."""
-    if any(len(rollout.proofs) != len(chunk_spans(len(rollout.output_tokens))) for rollout in artifact.rollouts):
-        return False
+    size = proof_size(rules)
+    for rollout in artifact.rollouts:
+        wanted = len(chunk_spans(len(rollout.output_tokens)))
+        if len(rollout.proofs) != wanted or any(len(proof) != size for proof in rollout.proofs):
+            return False
     try:
-        decode_fields([proof for rollout in artifact.rollouts for proof in rollout.proofs])
+        decode_fields([proof for given in polynomials(artifact, rules) for proof in given])
     except Rejected:
         return False
     return True
 
 
-def _proof_findings(n: int, rollout: Rollout) -> Iterator[Finding]:
-    wanted = len(chunk_spans(len(rollout.output_tokens)))
+def _proof_findings(n: int, rollout: Rollout, rules: Rules) -> Iterator[Finding]:
+    wanted, size = len(chunk_spans(len(rollout.output_tokens))), proof_size(rules)
     if len(rollout.proofs) != wanted:
         yield Finding(Reason.SHAPE, "a wrong number of proofs", n, len(rollout.proofs), wanted)
     for proof in rollout.proofs:
+        if len(proof) != size:
+            yield Finding(Reason.SHAPE, f"invalid proof of {len(proof)} bytes: expected {size}", n)
+            continue
         try:
-            decode_fields([proof])
+            decode_fields([proof[:PROOF_BYTES]] if rules.chunks_interpolated else [])
         except Rejected as error:
             yield Finding(Reason.SHAPE, str(error), n)
 

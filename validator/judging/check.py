@@ -57,6 +57,7 @@ class TokenMeasurements:
     rel_C, null_C               distance of each proof, and the least that a forgery reaches
     canonical_C                 whether the proof's modulus is one that an honest worker can arrive at
     chunks_N                    chunks per rollout
+    unequal_N                   chunks of each rollout with another hash than the verifier's; None without hashes
     """
 
     lengths_N: NDArray[np.int64]
@@ -69,6 +70,7 @@ class TokenMeasurements:
     null_C: F64
     canonical_C: NDArray[np.bool_]
     chunks_N: NDArray[np.int64]
+    unequal_N: NDArray[np.int64] | None
 
     @property
     def apart_S(self) -> F32:

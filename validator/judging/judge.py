@@ -182,7 +182,7 @@ def _read(policy: PolicyVersion, rules: Rules, job: FetchedJob, checks: Sequence
         vocabulary=policy.vocabulary,
         stop_tokens=policy.model.stop_tokens(rules),
         shape=policy.shape,
-        proof_findings=tuple(check_proofs(artifact)),
+        proof_findings=tuple(check_proofs(artifact, rules)),
     )
     required = (check.requires(read) for check in checks if check.requires is not None)
     return _Reading(job.claim, read, next((findings for findings in required if findings), []))

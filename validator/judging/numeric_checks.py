@@ -44,6 +44,20 @@ def check_sampling(measured: TokenMeasurements, thresholds: Thresholds) -> list[
     return found
 
 
+def check_exactness(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
+    """Checks, in a run that compares bits, that each token is the seeded choice and that each chunk has its hash."""
+    if measured.unequal_N is None:
+        return []
+    other_N = np.add.reduceat((measured.margins_S > 0).astype(np.int64), starts_of(measured.lengths_N))
+    columns = (("a token is not the seeded choice", other_N), ("a chunk has another hash", measured.unequal_N))
+    return [
+        Finding(Reason.INEXACT, detail, n, int(count), 0)
+        for detail, counts_N in columns
+        for n, count in enumerate(counts_N.tolist())
+        if count
+    ]
+
+
 def check_activations(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
     """Compares each chunk's distance with the bound and with the best forgery's, and the job's mean with its bound."""
     if not len(measured.rel_C):
@@ -102,8 +116,13 @@ def mean_distance(measured: TokenMeasurements) -> F64:
 
 def segment_max(values_S: F32, lengths_N: NDArray[np.int64]) -> F32:
     """Returns the largest value of each rollout (N,); every rollout has at least one token."""
-    starts_N = np.cumsum(lengths_N) - lengths_N
-    return np.maximum.reduceat(values_S, starts_N)
+    return np.maximum.reduceat(values_S, starts_of(lengths_N))
+
+
+def starts_of(lengths_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the place of each rollout's first token (N,)."""
+    starts_N: NDArray[np.int64] = np.cumsum(lengths_N) - lengths_N
+    return starts_N
 
 
 def _apart(measured: TokenMeasurements) -> F64:
@@ -145,6 +164,14 @@ SAMPLING = Check(
         "llr_N": None,
     },
     limits=_sampling_limits,
+)
+
+EXACTNESS = Check(
+    name="exactness",
+    sentence="in a run of one determinism class, tokens and hidden states are the verifier's to the bit",
+    reasons=(Reason.INEXACT,),
+    compares=check_exactness,
+    limits=lambda rules: "equal bits" if rules.chunks_hashed else "not asked",
 )
 
 ACTIVATIONS = Check(

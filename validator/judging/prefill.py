@@ -24,6 +24,7 @@ from protocol.tensor.attention import check_attention, run
 from protocol.tensor.model import Model, logits_of
 from protocol.tensor.noise import perturb
 from protocol.tensor.packing import Pack, PackedLayout, pack
+from protocol.tensor.windows import JobWindows, Sampled
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
@@ -98,6 +99,27 @@ def prefill(model: Model, sequences: Sequence[Completed], temperature: float, he
             layout = PackedLayout.of(part, scores.device)
             output = run(model.network.base_model, layout, *part.inputs(scores.device))
             scores.add(part, output[0][0])
+    return scores.result()
+
+
+def prefill_exactly(
+    model: Model, jobs: Sequence[Sequence[Completed]], width: int, temperature: float, head_dtype: torch.dtype
+) -> Prefill:
+    """Runs the windows of every job (see ``protocol.tensor.windows``); raises as ``prefill`` does.
+
+    The scores are in the order of the jobs' sequences, and their bits those of a worker on the same kernels.
+    """
+    sequences = [sequence for job in jobs for sequence in job]
+    lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
+    scores = Scores(model, sequences, lengths_N, temperature, head_dtype)
+    first = 0
+    with torch.inference_mode():
+        for job in jobs:
+            fed = [np.concatenate([one.prompt_tokens, one.output_tokens[:-1]]) for one in job]
+            windows = JobWindows(model.network, [len(one.prompt_tokens) for one in job], width)
+            for sampled in windows.run_all(fed):
+                scores.add_window(first, sampled)
+            first += len(job)
     return scores.result()
 
 
@@ -176,6 +198,14 @@ class Scores:
             different_U, row_R = np.unique(nodes[chosen], return_inverse=True)
             logits_UV = logits_of(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
             self.score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
+
+    def add_window(self, first: int, sampled: Sampled) -> None:
+        """Scores the sampled tokens of a window of a job whose first sequence is number ``first``."""
+        places = self.starts[first + sampled.rollouts_Q] + sampled.steps_Q
+        hidden_QH = sampled.hidden_UH[self._there(sampled.row_Q)]
+        self.hidden_SH[torch.from_numpy(places)] = hidden_QH.to("cpu", torch.bfloat16)
+        for chosen, logits_UV, row_R in sampled.logits(self.head, self.head_dtype):
+            self.score(places[chosen], logits_UV, self._there(row_R) if len(logits_UV) < len(chosen) else None)
 
     def result(self) -> Prefill:
         """Returns the scores; raises ``Unavailable`` if they are not finite."""

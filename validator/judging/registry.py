@@ -12,7 +12,7 @@ from protocol.wire.reasons import Reason
 from protocol.wire.rules import Thresholds
 from validator.judging.artifact_checks import ENDINGS, PROMPTS, PROVENANCE, SHAPE, UNITS
 from validator.judging.check import Check
-from validator.judging.numeric_checks import ACTIVATIONS, LOGPROBS, SAMPLING
+from validator.judging.numeric_checks import ACTIVATIONS, EXACTNESS, LOGPROBS, SAMPLING
 
 RECORD = Check(
     name="record",
@@ -22,7 +22,7 @@ RECORD = Check(
 )
 """Made by ``validator.records`` from settled rounds."""
 
-CHECKS: list[Check] = [PROVENANCE, SHAPE, PROMPTS, SAMPLING, ENDINGS, ACTIVATIONS, LOGPROBS, UNITS, RECORD]
+CHECKS: list[Check] = [PROVENANCE, SHAPE, PROMPTS, SAMPLING, EXACTNESS, ENDINGS, ACTIVATIONS, LOGPROBS, UNITS, RECORD]
 
 
 def register(check: Check) -> None:

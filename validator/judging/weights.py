@@ -15,6 +15,7 @@ from protocol.environments.environment import at_version
 from protocol.environments.registry import environment
 from protocol.errors import Unavailable
 from protocol.node.progress import progress_line
+from protocol.tensor.determinism import ExactShape
 from protocol.tensor.directory import shape_of
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.wire.pins import UnfitCheckpoint
@@ -33,10 +34,13 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     """Loads a model directory as a policy in the number format of ``rules``.
 
     Raises:
-        Misconfigured: it does not load, or changes its logits after the LM head.
+        Misconfigured: it does not load, changes its logits after the LM head, or this machine is not of the class
+            of a run that compares bits.
         UnfitCheckpoint: its tensors are not those of its configuration.
     """
     shape = shape_of(directory)
+    if (exact := ExactShape.of(rules)) is not None:
+        exact.check(directory, rules.model.dtype, device)
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     probe(model)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from protocol.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from protocol.tensor.determinism import ExactShape
     from worker.engines.engine import Engine
 
 
@@ -25,12 +26,14 @@ class EngineEntry:
     place     module:class; the class is called with a dtype and a device and returns an ``Engine``
     packages  distributions that provide it, of which one must be installed; empty if the worker's own suffice
     install   how to install them, completing the phrase "not installed: "
+    exact     whether it can decode exactly, for runs that compare bits; the class then takes an ``ExactShape`` too
     """
 
     name: str
     place: str
     packages: tuple[str, ...] = ()
     install: str = ""
+    exact: bool = False
 
     def versions(self) -> dict[str, str]:
         """Returns the versions of those ``packages`` that are installed, by name."""
@@ -54,6 +57,7 @@ ENGINES = {
             "worker.engines.transformers_engine:TransformersEngine",
             ("transformers",),
             "install the extra assize[worker]",
+            exact=True,
         ),
         EngineEntry(
             "vllm",
@@ -77,16 +81,22 @@ def find_engine(name: str) -> EngineEntry:
     return ENGINES[name]
 
 
-def make_engine(name: str, dtype: Literal["float32", "bfloat16"], device: str = "cpu") -> Engine:
-    """Imports and returns the engine, without a model.
+def make_engine(
+    name: str, dtype: Literal["float32", "bfloat16"], device: str = "cpu", exact: ExactShape | None = None
+) -> Engine:
+    """Imports and returns the engine, without a model; it decodes exactly if ``exact`` says how.
 
     Raises:
-        Misconfigured: no engine has this name, or it is not installed.
+        Misconfigured: no engine has this name, it is not installed, or it cannot decode exactly.
     """
     entry = find_engine(name)
+    if exact is not None and not entry.exact:
+        able = ", ".join(entry.name for entry in ENGINES.values() if entry.exact)
+        raise Misconfigured(f"invalid engine {name!r} for a run that compares bits: expected {able}")
     entry.check_installed()
     module, _, attribute = entry.place.partition(":")
-    engine: Engine = getattr(importlib.import_module(module), attribute)(dtype, device)
+    kind = getattr(importlib.import_module(module), attribute)
+    engine: Engine = kind(dtype, device) if exact is None else kind(dtype, device, exact)
     return engine
 
 

@@ -14,14 +14,24 @@ from safetensors import SafetensorError
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.decode import decode
+from protocol.tensor.determinism import ExactShape
+from protocol.tensor.exact_decode import decode_exactly
 from protocol.tensor.model import DTYPES, Model, load_model
 
 
 class TransformersEngine:
-    """Implements ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules."""
+    """Implements ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules.
 
-    def __init__(self, dtype: Literal["float32", "bfloat16"] = "float32", device: str = "cpu") -> None:
-        self._dtype, self._device = DTYPES[dtype], torch.device(device)
+    With ``exact`` it decodes exactly, and refuses models on which this machine is of another determinism class.
+    """
+
+    def __init__(
+        self,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        device: str = "cpu",
+        exact: ExactShape | None = None,
+    ) -> None:
+        self._format, self._device, self._exact = dtype, torch.device(device), exact
         self._model: Model | None = None
         self._loaded: Path | None = None
         self._ahead: tuple[Path, dict[str, torch.Tensor]] | None = None
@@ -35,7 +45,9 @@ class TransformersEngine:
 
     def load(self, directory: Path) -> None:
         """Loads a model directory."""
-        model = load_model(directory, self._dtype)
+        model = load_model(directory, DTYPES[self._format])
+        if self._exact is not None:
+            self._exact.check(directory, self._format, self._device.type)
         model.network.to(self._device)
         self._model, self._loaded = model, directory
 
@@ -59,5 +71,9 @@ class TransformersEngine:
             self.model.load_weights(directory)
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
-        """Completes every request, in order."""
-        return decode(self.model.network, requests, (cancel or Event()).is_set)
+        """Completes every request, in order; whole jobs if it decodes exactly."""
+        network, cancelled = self.model.network, (cancel or Event()).is_set
+        if self._exact is None:
+            return decode(network, requests, cancelled)
+        exact = self._exact
+        return decode_exactly(network, requests, exact.rollouts, exact.window, DTYPES[exact.head_dtype], cancelled)

@@ -31,6 +31,9 @@ ENTRIES = 128
 
 PROOF_BYTES = 2 + 2 * ENTRIES
 
+HASH_BYTES = 32
+"""Bytes of the hash of a chunk, which follows the polynomial in the runs that compare bits, or stands in its place."""
+
 CHUNK_ROWS = 32
 """Rows of hidden states in one chunk."""
 

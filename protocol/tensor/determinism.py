@@ -1,0 +1,153 @@
+"""Determinism classes: machines whose kernels give the same bits in windows of the same shapes.
+
+The class of a machine is its canary: BLAKE3-256 of hidden states and logits of a pinned job in the windows of a run.
+
+    network   the run's architecture and number format, with at most ``LAYERS`` layers
+    weights   of each parameter from Philox under a key of its name: with 16 bits b for a value, (b/2^16 - 1/2) times
+              2/sqrt(fan in) in matrices, 1 + (b/2^16 - 1/2)/4 in vectors
+    job       the run's number of rollouts, over two windows and a half: prompts, lengths and tokens by formula
+
+So the canary needs no version of the run's weights and is the same for all of them. It changes with whatever changes
+the order of a sum: instruction set, library, number of threads where they matter. That it changes with everything that
+does is not proved: classes are measured against themselves (`make bench-exact`), and a mismatch is no more than void.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from protocol.errors import Misconfigured
+from protocol.tensor.model import DTYPES, build
+from protocol.tensor.windows import JobWindows
+from protocol.wire.rules import Rules
+
+LAYERS = 2
+"""Layers of the canary's network: others repeat their shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactShape:
+    """Conditions of exact decoding: ``rollouts`` of a job, ``window`` positions, the LM head's format, the class.
+
+    Without a ``canary`` no machine is refused.
+    """
+
+    rollouts: int
+    window: int
+    head_dtype: str
+    canary: bytes | None
+
+    @classmethod
+    def of(cls, rules: Rules) -> ExactShape | None:
+        """Returns the conditions of a run; None if it does not compare bits."""
+        exact = rules.model.exact
+        if exact is None:
+            return None
+        canary = None if exact.canary is None else bytes.fromhex(exact.canary[2:])
+        return cls(rules.rollouts_per_job, exact.window, rules.model.head_dtype, canary)
+
+    def check(self, directory: Path, dtype: str, device: str) -> None:
+        """Raises ``Misconfigured`` if this machine is not of the class."""
+        if self.canary is None:
+            return
+        own = canary_of(directory, dtype, device, self)
+        if own != self.canary:
+            raise Misconfigured(
+                f"this machine is of another determinism class (0x{own.hex()[:16]}…, {made_by(device)}) than the run "
+                f"(0x{self.canary.hex()[:16]}…): serve another run, or use the software and the number of threads that "
+                "the run's rules name"
+            )
+
+
+def with_canary(rules: Rules, directory: Path, device: str = "cpu") -> Rules:
+    """Returns rules for the class of this machine on one thread, unless they name a class or compare no bits.
+
+    ``directory`` holds a model of the run's architecture.
+    """
+    shape = ExactShape.of(rules)
+    if shape is None or shape.canary is not None or rules.model.exact is None:
+        return rules
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        canary = canary_of(directory, rules.model.dtype, device, shape)
+        named = {"canary": "0x" + canary.hex(), "made_by": made_by(device)}
+    finally:
+        torch.set_num_threads(threads)
+    exact = rules.model.exact.model_copy(update=named)
+    return rules.model_copy(update={"model": rules.model.model_copy(update={"exact": exact})})
+
+
+def made_by(device: str) -> str:
+    """Returns the software and hardware that a canary of this machine depends on, in words."""
+    if device == "cuda":
+        kind = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    else:
+        kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    limits = [
+        f"{name}={os.environ[name]}" for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS") if name in os.environ
+    ]
+    threads = torch.get_num_threads()
+    parts = [
+        f"transformers {transformers.__version__}",
+        f"torch {torch.__version__}",
+        kind,
+        f"{threads} threads",
+        *limits,
+    ]
+    return ", ".join(parts)
+
+
+@torch.inference_mode()
+def canary_of(directory: Path, dtype: str, device: str, shape: ExactShape) -> bytes:
+    """Returns the 32-byte canary of this machine for the architecture in ``directory``."""
+    network = build(directory, DTYPES[dtype], LAYERS).eval().to(device)
+    for name, parameter in network.named_parameters():
+        parameter.copy_(torch.from_numpy(_values(name, tuple(parameter.shape))))
+    prompts, fed = _job(shape, int(network.config.vocab_size))
+    hasher, head = blake3(), network.get_output_embeddings()
+    for sampled in JobWindows(network, prompts, shape.window).run_all(fed):
+        hasher.update(_bytes(sampled.hidden_UH))
+        for _, logits_UV, _ in sampled.logits(head, DTYPES[shape.head_dtype]):
+            hasher.update(_bytes(logits_UV))
+    return hasher.digest()
+
+
+def _values(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    key = int.from_bytes(blake3(b"assize/canary/1" + name.encode()).digest()[:16], "big")
+    count = math.prod(shape)
+    words = np.random.Philox(key=key).random_raw(-(-count // 4)).view("<u2")[:count]
+    values = words.astype(np.float32) / np.float32(1 << 16) - np.float32(0.5)
+    if len(shape) == 1:
+        return np.float32(1) + values / np.float32(4)
+    return (values * np.float32(2 / math.sqrt(shape[-1]))).reshape(shape)
+
+
+def _job(shape: ExactShape, vocabulary: int) -> tuple[list[int], list[NDArray[np.int32]]]:
+    """Returns the lengths of the prompts of the pinned job, and each rollout's fed tokens."""
+    longest, prompts, fed = 5 * shape.window // 2, list[int](), list[NDArray[np.int32]]()
+    for rollout in range(shape.rollouts):
+        prompt = max(1, shape.window * (1 + rollout % 3) // 4)
+        length = max(prompt, longest - rollout * longest // (2 * shape.rollouts))
+        positions = np.arange(length, dtype=np.int64)
+        shared = positions < prompt
+        tokens = (positions * 7919 + np.where(shared, rollout % 3, 104729 * (rollout + 1))) % vocabulary
+        prompts.append(prompt)
+        fed.append(tokens.astype(np.int32))
+    return prompts, fed
+
+
+def _bytes(tensor: Any) -> memoryview:
+    data: memoryview = tensor.contiguous().cpu().view(torch.uint8).numpy().data
+    return data
