@@ -139,7 +139,7 @@ class Localnet:
     def _set_traps(self) -> None:
         self.view.say("announcing the requester's traps")
         (node,) = (self.established.nodes[party.name] for party in self.parties if party.plants)
-        self.watch_of_jurors = JurorWatch(self.layout, self.chain, node, self.steps, self.view.say)
+        self.watch_of_jurors = JurorWatch(self.layout, self.chain, node, self.steps, self.run_file.rules, self.view.say)
         self.watch_of_jurors.set()
 
     def _bring_model(self) -> None:

@@ -23,8 +23,9 @@ from protocol.chain.writing.appealing import open_appeal
 from protocol.chain.writing.plans import plan_of
 from protocol.chain.writing.sender import Sender
 from protocol.chain.writing.trapping import opening, reports, set_traps
-from protocol.node.trap_file import planned
+from protocol.node.trap_file import planned, sure_faults
 from protocol.node.wallet import Keystores, read_password
+from protocol.wire.rules import Rules
 from validator.recheck.journal import RecheckJournal
 
 LEAST_STEPS = 3
@@ -94,7 +95,9 @@ class JurorWatch:
         steps: checkpoints of the run; the traps lie in the rounds before the last.
     """
 
-    def __init__(self, layout: NetworkLayout, chain: Chain, node: int, steps: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, layout: NetworkLayout, chain: Chain, node: int, steps: int, rules: Rules, say: Callable[[str], None]
+    ) -> None:
         self._layout, self._chain, self._say = layout, chain, say
         first = chain.latest().round_count() + 2
         self._file = planned(
@@ -107,6 +110,7 @@ class JurorWatch:
             rounds=range(first, first + min(LONGEST_WINDOW, steps - 1)),
             bounty_wei=BOUNTY,
             open_by=chain.head().timestamp + OPEN_DAYS * 86_400,
+            faults=sure_faults(rules),
         )
         self._seen: list[tuple[int, str]] = []
 

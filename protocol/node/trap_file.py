@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from protocol.errors import Misconfigured
 from protocol.wire.canonical import Bytes32, validating
+from protocol.wire.rules import Rules
 from protocol.wire.traps import Trap, TrapKind
 
 
@@ -85,6 +86,19 @@ class TrapFile(BaseModel):
         return tuple(entry.trap() for entry in self.traps)
 
 
+FAULTS = tuple(kind for kind in TrapKind if kind is not TrapKind.DECOY)
+"""Every fault that can be planted."""
+
+
+def sure_faults(rules: Rules) -> tuple[TrapKind, ...]:
+    """Returns the faults that jurors of a run are sure to call fraud.
+
+    Other noise moves a token by about the temperature, so a fault of sampling may stay below a larger bound of fraud.
+    """
+    fraud = rules.thresholds.sampling_fraud
+    return FAULTS if fraud is not None and fraud < rules.temperature else (TrapKind.OTHER_PROMPTS,)
+
+
 def planned(
     *,
     chain_id: int,
@@ -96,13 +110,13 @@ def planned(
     rounds: range,
     bounty_wei: int,
     open_by: int,
+    faults: Sequence[TrapKind] = FAULTS,
 ) -> TrapFile:
-    """Returns a file of ``kinds`` traps and ``decoys`` decoys, spread at random over nodes and rounds.
+    """Returns a file of ``kinds`` traps and ``decoys`` decoys, spread at random over nodes, rounds and ``faults``.
 
     Each trap may be planted in any round from its own on, so that it finds one in which its node works.
     """
     draw = secrets.SystemRandom()
-    faults = [kind for kind in TrapKind if kind is not TrapKind.DECOY]
     wanted = [draw.choice(faults) for _ in range(kinds)] + [TrapKind.DECOY] * decoys
     draw.shuffle(wanted)
     return TrapFile(

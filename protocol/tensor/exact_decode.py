@@ -23,7 +23,7 @@ from protocol.tensor.attention import check_attention
 from protocol.tensor.completions import Completion, Request, Sampler
 from protocol.tensor.decode import MAX_ROWS, Decoder, HeadInput
 from protocol.tensor.noise import perturb
-from protocol.tensor.windows import JobWindows, Sampled
+from protocol.tensor.windows import JobWindows, WindowTokens
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -68,7 +68,7 @@ class _Guesses(Sampler):
         self.running_R[slot] = bool((self.stops_RS[slot] != token).all()) and steps < int(self.limit_R[slot])
 
 
-class _Job:
+class _SettlingJob:
     """A job whose windows are being settled; ``settled`` once no row is left."""
 
     def __init__(self, network: Any, requests: Sequence[Request], width: int) -> None:
@@ -114,7 +114,7 @@ class _Job:
         return wrong
 
     def _chosen(
-        self, sampled: Sampled, given_Q: I64, head: Any, head_dtype: torch.dtype
+        self, sampled: WindowTokens, given_Q: I64, head: Any, head_dtype: torch.dtype
     ) -> tuple[I64, NDArray[np.float32]]:
         """Returns the seeded choice after each position, and the logprob of the token that was given."""
         chosen_Q, logprobs_Q = np.empty(len(given_Q), np.int64), np.empty(len(given_Q), np.float32)
@@ -129,25 +129,19 @@ class _Job:
             chosen_Q[places] = choice.cpu()
         return chosen_Q, logprobs_Q
 
-    def _keep(self, sampled: Sampled, logprobs_Q: NDArray[np.float32]) -> None:
+    def _keep(self, sampled: WindowTokens, logprobs_Q: NDArray[np.float32]) -> None:
         hidden_QH = sampled.hidden_UH[torch.from_numpy(sampled.row_Q).to(sampled.hidden_UH.device)]
         hidden_QH = hidden_QH.to("cpu", torch.bfloat16)
-        for rollout, start, stop in runs_of(sampled.rollouts_Q):
-            self.logprobs[rollout] += logprobs_Q[start:stop].tolist()
-            self.hidden[rollout].append(hidden_QH[start:stop])
+        for rollout in np.unique(sampled.rollouts_Q).tolist():
+            own_Q = sampled.rollouts_Q == rollout
+            self.logprobs[rollout] += logprobs_Q[own_Q].tolist()
+            self.hidden[rollout].append(hidden_QH[torch.from_numpy(own_Q)])
 
     def completion(self, rollout: int, output: I32) -> Completion:
         """Returns a completion of a settled job."""
         tokens = tuple(output.tolist())
         reason: Literal["stop", "length"] = "stop" if tokens[-1] in self.requests[rollout].stop_tokens else "length"
         return Completion(tokens, torch.tensor(self.logprobs[rollout]), torch.cat(self.hidden[rollout]), reason)
-
-
-def runs_of(numbers_Q: I64) -> list[tuple[int, int, int]]:
-    """Returns each run of equal numbers: the number, its first place and the one behind its last."""
-    starts = np.flatnonzero(np.diff(numbers_Q, prepend=-1))
-    stops = [*starts[1:].tolist(), len(numbers_Q)]
-    return [(int(numbers_Q[start]), start, stop) for start, stop in zip(starts.tolist(), stops, strict=True)]
 
 
 class _ExactDecoder(Decoder):
@@ -170,7 +164,7 @@ class _ExactDecoder(Decoder):
         self.rollouts, self.head_dtype = rollouts, head_dtype
         self.waiting = deque(range(len(requests)))
         parts = (requests[first : first + rollouts] for first in range(0, len(requests), rollouts))
-        self.jobs = [_Job(model, part, width) for part in parts]
+        self.jobs = [_SettlingJob(model, part, width) for part in parts]
 
     def _admitted(self, free: int) -> int:
         whole = min(free, len(self.waiting)) // self.rollouts * self.rollouts

@@ -85,7 +85,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class WindowTokens:
     """The sampled tokens of one window.
 
     rollouts_Q  rollout of each
@@ -124,7 +124,7 @@ class JobWindows:
         self.prompts_R: I64 = np.array(prompts_R, dtype=np.int64)
         self.states = _States(len(prompts_R), self.device)
 
-    def run(self, number: int, tokens: Sequence[I32], fed_R: I64) -> Sampled:
+    def run(self, number: int, tokens: Sequence[I32], fed_R: I64) -> WindowTokens:
         """Runs a window of a job of which ``fed_R`` tokens of each rollout are fed in all.
 
         ``tokens`` are each rollout's tokens from the first on, at least up to the last that is fed in the window.
@@ -135,13 +135,13 @@ class JobWindows:
         hidden_NH = run(self.network.base_model, self.states, *given)[0][0]
         return self._sampled(window, fed_R[window.members_R], hidden_NH)
 
-    def run_all(self, fed: Sequence[I32]) -> Iterator[Sampled]:
+    def run_all(self, fed: Sequence[I32]) -> Iterator[WindowTokens]:
         """Runs every window of a finished job of which ``fed`` holds each rollout's fed tokens."""
         fed_R = np.array([len(tokens) for tokens in fed], dtype=np.int64)
         for number in range(-(-int(fed_R.max()) // self.width)):
             yield self.run(number, fed, fed_R)
 
-    def _sampled(self, window: Window, fed_R: I64, hidden_NH: Tensor) -> Sampled:
+    def _sampled(self, window: Window, fed_R: I64, hidden_NH: Tensor) -> WindowTokens:
         prompts_R = self.prompts_R[window.members_R]
         first_R = np.maximum(prompts_R - 1, window.start)
         count_R = np.maximum(np.minimum(fed_R, window.stop) - first_R, 0)
@@ -149,7 +149,7 @@ class JobWindows:
         at_Q = np.arange(len(which_Q)) - np.repeat(np.cumsum(count_R) - count_R, count_R) + first_R[which_Q]
         nodes_U, row_Q = np.unique(window.nodes_RW[which_Q, at_Q - window.start], return_inverse=True)
         hidden_UH = hidden_NH[torch.from_numpy(nodes_U).to(self.device)]
-        return Sampled(window.members_R[which_Q], at_Q - prompts_R[which_Q] + 1, hidden_UH, row_Q)
+        return WindowTokens(window.members_R[which_Q], at_Q - prompts_R[which_Q] + 1, hidden_UH, row_Q)
 
 
 class _States:

@@ -269,12 +269,12 @@ class Rules(_Frozen):
 
     @property
     def chunks_hashed(self) -> bool:
-        """Whether each chunk's proof has a hash of its hidden states."""
+        """True if each chunk's proof has a hash of its hidden states."""
         return self.model.exact is not None
 
     @property
     def chunks_interpolated(self) -> bool:
-        """Whether each chunk's proof has a TOPLOC polynomial."""
+        """True if each chunk's proof has a TOPLOC polynomial."""
         return self.model.exact is None or self.model.exact.proofs == "both"
 
     @property

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Misconfigured
-from protocol.node.trap_file import TrapFile, planned
+from protocol.node.trap_file import FAULTS, TrapFile, planned, sure_faults
 from protocol.wire.traps import Trap, TrapKind, leaf_of, proof_of, rate_needed, root_of, traps_needed
+from tests.coordinator.swarm import RULES
 
 CONTRACT = "0x" + "ab" * 20
 hashes = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=40, unique=True)
@@ -67,6 +68,17 @@ def some(**changes: object) -> TrapFile:
         "open_by": 10**9,
     }
     return planned(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fraud", "kinds"), [(0.0043, FAULTS), (12.0, (TrapKind.OTHER_PROMPTS,)), (None, (TrapKind.OTHER_PROMPTS,))]
+)
+def test_faults_of_sampling_are_sure_only_where_the_bound_of_fraud_is_below_the_noise(
+    fraud: float | None, kinds: tuple[TrapKind, ...]
+) -> None:
+    bounds = RULES.thresholds.model_copy(update={"sampling_fraud": fraud})
+    assert sure_faults(RULES.model_copy(update={"thresholds": bounds})) == kinds
+    assert {entry.kind for entry in some(kinds=50, faults=kinds).traps} == {TrapKind.DECOY, *kinds}
 
 
 def test_a_plan_has_its_traps_and_decoys_within_its_rounds() -> None:

@@ -24,7 +24,7 @@ from protocol.tensor.attention import check_attention, run
 from protocol.tensor.model import Model, logits_of
 from protocol.tensor.noise import perturb
 from protocol.tensor.packing import Pack, PackedLayout, pack
-from protocol.tensor.windows import JobWindows, Sampled
+from protocol.tensor.windows import JobWindows, WindowTokens
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
@@ -199,7 +199,7 @@ class Scores:
             logits_UV = logits_of(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
             self.score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
 
-    def add_window(self, first: int, sampled: Sampled) -> None:
+    def add_window(self, first: int, sampled: WindowTokens) -> None:
         """Scores the sampled tokens of a window of a job whose first sequence is number ``first``."""
         places = self.starts[first + sampled.rollouts_Q] + sampled.steps_Q
         hidden_QH = sampled.hidden_UH[self._there(sampled.row_Q)]

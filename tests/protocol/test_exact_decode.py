@@ -1,0 +1,131 @@
+"""Exact completions depend on nothing but their job, and a second pass over the job's windows has their bits."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor import decode as decoding
+from protocol.tensor.completions import Completion, Request
+from protocol.tensor.decode import decode
+from protocol.tensor.exact_decode import decode_exactly
+from protocol.tensor.model import Model
+from tests.protocol.test_decode import KINDS, MODELS, NEVER, STOP, VOCABULARY, _check, _ragged
+from validator.judging.prefill import Completed, Prefill, prefill_exactly
+
+ROLLOUTS, WIDTH = 6, 8
+HALF = {kind: copy.deepcopy(model).bfloat16() for kind, model in MODELS.items()}
+
+
+def exactly(kind: str, requests: Sequence[Request], width: int = WIDTH, max_rows: int = 512) -> list[Completion]:
+    """Decodes jobs of six rollouts in bfloat16."""
+    return decode_exactly(HALF[kind], requests, ROLLOUTS, width, torch.bfloat16, max_rows=max_rows)
+
+
+def checked(kind: str, requests: Sequence[Request], made: Sequence[Completion], width: int = WIDTH) -> Prefill:
+    """Runs the windows again, each job by itself."""
+    sequences = [
+        Completed(np.array(one.prompt_tokens, np.int32), np.array(done.output_tokens, np.int32), one.noise_key)
+        for one, done in zip(requests, made, strict=True)
+    ]
+    jobs = [sequences[start : start + ROLLOUTS] for start in range(0, len(sequences), ROLLOUTS)]
+    return prefill_exactly(Model(HALF[kind], None, STOP), jobs, width, requests[0].temperature, torch.bfloat16)
+
+
+def same_bits(made: Sequence[Completion], again: Prefill) -> bool:
+    """Whether hidden states are equal to the bit, and every token is the seeded choice."""
+    hidden_SH = torch.cat([one.hidden_TH for one in made])
+    return bool((hidden_SH.view(torch.int16) == again.hidden_SH.view(torch.int16)).all()) and not again.margins_S.any()
+
+
+def at_one(temperature: float, requests: Sequence[Request]) -> list[Request]:
+    """The requests at one temperature, as a run's are."""
+    fields = ("prompt_tokens", "noise_key", "max_tokens", "stop_tokens")
+    return [Request(**{name: getattr(one, name) for name in fields}, temperature=temperature) for one in requests]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_pass_over_a_jobs_windows_has_the_bits_of_the_first(kind: str) -> None:
+    requests = at_one(1.0, _ragged(24))
+    made = exactly(kind, requests)
+    assert same_bits(made, checked(kind, requests, made))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_completions_are_seeded_choices_too(kind: str) -> None:
+    requests = _ragged(24)
+    made = decode_exactly(MODELS[kind], requests, ROLLOUTS, WIDTH, torch.float32)
+    for request, completion in zip(requests, made, strict=True):
+        _check(MODELS[kind], request, completion)
+
+
+@pytest.mark.parametrize("max_rows", [1, 7, 12, 512])
+def test_a_job_has_the_same_bits_whatever_runs_beside_it(max_rows: int) -> None:
+    requests = at_one(1.5, _ragged(36, seed=3))
+    together = exactly("qwen3", requests, max_rows=max_rows)
+    alone = [one for start in range(0, 36, ROLLOUTS) for one in exactly("qwen3", requests[start : start + ROLLOUTS])]
+    assert [one.output_tokens for one in together] == [one.output_tokens for one in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert torch.equal(one.hidden_TH, other.hidden_TH)
+        assert torch.equal(one.logprobs_T, other.logprobs_T)
+
+
+def test_a_guess_that_a_window_does_not_choose_is_taken_back() -> None:
+    """Random weights in bfloat16: decoding alone and windows choose differently somewhere in 20,000 tokens."""
+    prompts = [tuple(2 + (7 * n + p) % 20 for p in range(1 + n % 5)) for n in range(16)]
+    requests = [Request(prompts[n // ROLLOUTS % 16], (n, 5), 100, 1.5, (NEVER,)) for n in range(ROLLOUTS * 32)]
+    plain, exact = decode(HALF["qwen3"], requests), exactly("qwen3", requests, 32)
+    differing = sum(one.output_tokens != other.output_tokens for one, other in zip(plain, exact, strict=True))
+    assert 0 < differing < len(requests) // 2
+    assert same_bits(exact, checked("qwen3", requests, exact, 32))
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65])
+@pytest.mark.parametrize("prompt", [1, 31, 32, 33])
+def test_windows_end_before_at_and_behind_the_last_token(prompt: int, length: int) -> None:
+    tokens = tuple(2 + n % 20 for n in range(prompt))
+    requests = [Request(tokens, (n, 9), length, 1.0, (NEVER,)) for n in range(ROLLOUTS)]
+    made = exactly("llama", requests, 32)
+    assert {len(one.output_tokens) for one in made} == {length}
+    assert same_bits(made, checked("llama", requests, made, 32))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 1 << 16), width=st.integers(2, 40), temperature=st.sampled_from([0.0, 0.7, 1.0, 1.5]))
+def test_any_jobs_in_windows_of_any_width_can_be_compared_by_bits(seed: int, width: int, temperature: float) -> None:
+    requests = at_one(temperature, _ragged(ROLLOUTS * 2, seed))
+    made = exactly("qwen3, a window in the second layer", requests, width)
+    assert same_bits(made, checked("qwen3, a window in the second layer", requests, made, width))
+
+
+def test_another_token_is_seen_wherever_it_stands() -> None:
+    requests = at_one(1.0, _ragged(ROLLOUTS, seed=11))
+    made = exactly("qwen3", requests)
+    for rollout, completion in enumerate(made):
+        step = len(completion.output_tokens) - 1
+        changed = (*completion.output_tokens[:step], (completion.output_tokens[step] + 1) % VOCABULARY)
+        forged = Completion(changed, completion.logprobs_T, completion.hidden_TH, completion.finish_reason)
+        again = checked("qwen3", requests, [*made[:rollout], forged, *made[rollout + 1 :]])
+        assert np.count_nonzero(again.margins_S) == 1
+
+
+def test_part_of_a_job_is_refused_and_so_is_one_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = _ragged(ROLLOUTS)
+    with pytest.raises(ValueError, match="whole jobs of 6"):
+        exactly("qwen3", requests[1:])
+    monkeypatch.setattr(decoding, "KEY_VALUE_BYTES", 100)
+    with pytest.raises(Misconfigured, match="smaller jobs"):
+        exactly("qwen3", requests)
+
+
+def test_exact_decoding_stops_when_it_is_cancelled() -> None:
+    asked = iter([False] * 5 + [True] * 100)
+    with pytest.raises(Unavailable, match="cancelled"):
+        decode_exactly(HALF["qwen3"], _ragged(12), ROLLOUTS, WIDTH, torch.bfloat16, lambda: next(asked))

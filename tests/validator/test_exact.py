@@ -1,0 +1,177 @@
+"""Runs that compare bits: honest work of the class is accepted, and one token or hidden state of another is void."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from protocol.environments.arithmetic import Arithmetic
+from protocol.errors import Misconfigured, Rejected
+from protocol.tensor.determinism import ExactShape, with_canary
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import Artifact, Rollout
+from protocol.wire.rollout import decode as decode_artifact
+from protocol.wire.rules import ExactRules, Rules, Thresholds, decode_rules, encode_rules, rules_hash, with_checkpoint
+from tests.validator.conftest import BEACON, CHAIN_ID, MANIFEST_ROOT, MAX_UNITS, ROUNDS, RULES, Court, fetched, signed
+from validator.judging.claims import Claim
+from validator.judging.judge import Judgement, judge
+from validator.judging.weights import load_policy
+from worker.engines.registry import make_engine
+from worker.engines.transformers_engine import TransformersEngine
+from worker.producer import Producer
+from worker.prover import Deployed, Work
+
+BOUNDS = Thresholds(
+    sampling_void=20.0, sampling_fraud=40.0, logprob_median=0.1, logprob_tail=2.0, toploc=0.5, toploc_mean=0.4
+)
+PROOFS = ("both", "hash")
+
+
+def exact_rules(directory: Path, proofs: str) -> Rules:
+    """Rules in bfloat16 whose noise would let much pass, for the class of this machine."""
+    named = ExactRules.model_validate({"window": 16, "proofs": proofs})
+    model = RULES.model.model_copy(update={"dtype": "bfloat16", "head_dtype": "bfloat16", "exact": named})
+    rules = RULES.model_copy(update={"model": model, "thresholds": BOUNDS})
+    return with_canary(with_checkpoint(rules, directory), directory)
+
+
+@pytest.fixture(scope="module", params=PROOFS)
+def exact(request: pytest.FixtureRequest, model_directory: Path) -> Court:
+    """A court of a run that compares bits."""
+    rules = exact_rules(model_directory, request.param)
+    return Court(load_policy(model_directory, rules), rules, Arithmetic(2))
+
+
+@pytest.fixture(scope="module")
+def job(exact: Court, model_directory: Path) -> tuple[Claim, bytes]:
+    """An honest job, and its claim."""
+    engine = make_engine("transformers", "bfloat16", exact=ExactShape.of(exact.rules))
+    producer = Producer(engine, exact.rules, exact.environment, Deployed(CHAIN_ID, ROUNDS))
+    producer.load(0, model_directory)
+    work = Work(1, 7, (0, 1), BEACON, 0, MANIFEST_ROOT, MAX_UNITS)
+    finished = producer.make(work)[1]
+    claim = Claim(
+        chain_id=CHAIN_ID,
+        rounds=ROUNDS,
+        round=1,
+        job=1,
+        node=7,
+        beacon=BEACON,
+        signed_beacon=BEACON,
+        manifest_root=MANIFEST_ROOT,
+        units=finished.units,
+        max_units=MAX_UNITS,
+        root=finished.root,
+        uri="http://127.0.0.1:1/artifacts/",
+        claimed_before=False,
+    )
+    return claim, finished.file
+
+
+def tampered(exact: Court, job: tuple[Claim, bytes], change: Callable[[Rollout], Rollout]) -> Judgement:
+    """The judgement of a job whose first rollout was changed."""
+    claim, file = job
+    artifact: Artifact = decode_artifact(file)
+    first, *rest = artifact.rollouts
+    claim, file = signed(claim, replace(artifact, rollouts=(change(first), *rest)))
+    (judgement,) = judge(exact.policy, exact.rules, [fetched(claim, file)])
+    return judgement
+
+
+def test_honest_work_of_the_class_is_accepted_beside_other_jobs_and_alone(
+    exact: Court, job: tuple[Claim, bytes]
+) -> None:
+    (alone,) = judge(exact.policy, exact.rules, [fetched(*job)])
+    again, twice = judge(exact.policy, exact.rules, [fetched(*job)] * 2)
+    assert [one.reason for one in (alone, again, twice)] == [Reason.ACCEPTED] * 3
+    measured = alone.evidence.measurements
+    assert measured is not None
+    assert not measured.flips_N.any()
+
+
+def test_one_bit_of_one_hash_makes_a_job_void(exact: Court, job: tuple[Claim, bytes]) -> None:
+    def flip(rollout: Rollout) -> Rollout:
+        last = rollout.proofs[-1]
+        return replace(rollout, proofs=(*rollout.proofs[:-1], last[:-1] + bytes([last[-1] ^ 1])))
+
+    judgement = tampered(exact, job, flip)
+    assert judgement.reason is Reason.INEXACT
+    assert [finding.detail for finding in judgement.evidence.findings] == ["a chunk has another hash"]
+    assert not judgement.reason.fraud
+
+
+def test_one_token_that_is_not_the_choice_makes_a_job_void(exact: Court, job: tuple[Claim, bytes]) -> None:
+    """However little it is behind: the bound for engines that differ would let it pass."""
+
+    def other(rollout: Rollout) -> Rollout:
+        tokens = rollout.output_tokens.copy()
+        tokens[-2] = (tokens[-2] + 1) % exact.policy.vocabulary
+        return replace(rollout, output_tokens=tokens)
+
+    assert tampered(exact, job, other).reason is Reason.INEXACT
+
+
+@pytest.mark.parametrize("cut", [0, 1, 31])
+def test_proofs_of_another_form_than_the_rules_ask_for_are_void(
+    exact: Court, job: tuple[Claim, bytes], cut: int
+) -> None:
+    judgement = tampered(
+        exact, job, lambda rollout: replace(rollout, proofs=tuple(proof[:cut] for proof in rollout.proofs))
+    )
+    assert judgement.reason is Reason.SHAPE
+
+
+def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(model_directory: Path) -> None:
+    rules = exact_rules(model_directory, "both")
+    foreign = ExactRules(window=16, canary="0x" + "ab" * 32, made_by="another machine")
+    other = rules.model_copy(update={"model": rules.model.model_copy(update={"exact": foreign})})
+    with pytest.raises(Misconfigured, match="another determinism class"):
+        load_policy(model_directory, other)
+    engine = TransformersEngine("bfloat16", exact=ExactShape.of(other))
+    with pytest.raises(Misconfigured, match="another determinism class"):
+        engine.load(model_directory)
+
+
+def test_an_engine_that_cannot_decode_exactly_is_refused(model_directory: Path) -> None:
+    shape = ExactShape.of(exact_rules(model_directory, "both"))
+    with pytest.raises(Misconfigured, match="invalid engine 'vllm' .*: expected transformers"):
+        make_engine("vllm", "bfloat16", exact=shape)
+
+
+def test_rules_of_a_run_that_compares_bits_name_their_class(model_directory: Path) -> None:
+    rules = exact_rules(model_directory, "hash")
+    assert decode_rules(encode_rules(rules), rules_hash(encode_rules(rules))) == rules
+    assert rules.model.exact is not None
+    assert rules.model.exact.canary is not None
+    unnamed = rules.model.exact.model_copy(update={"canary": None})
+    encoded = encode_rules(rules.model_copy(update={"model": rules.model.model_copy(update={"exact": unnamed})}))
+    assert decode_rules(encoded).model.exact == unnamed
+    with pytest.raises(Rejected, match="name no canary"):
+        decode_rules(encoded, rules_hash(encoded))
+
+
+def test_the_class_changes_with_format_and_window_and_not_with_the_weights(
+    model_directory: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    Court.make_model(other, 77)
+    canaries = {
+        (directory, dtype, window): with_canary(
+            RULES.model_copy(
+                update={
+                    "model": RULES.model.model_copy(
+                        update={"dtype": dtype, "head_dtype": dtype, "exact": ExactRules(window=window)}
+                    )
+                }
+            ),
+            directory,
+        ).model.exact
+        for directory in (model_directory, other)
+        for dtype in ("float32", "bfloat16")
+        for window in (16, 24)
+    }
+    assert len({(dtype, window, found.canary) for (_, dtype, window), found in canaries.items() if found}) == 4
+    assert len({found.canary for found in canaries.values() if found}) == 4
