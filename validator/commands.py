@@ -145,6 +145,21 @@ def doctor(settings: EnvFile = None, json: Json = False) -> None:
     report(diagnose(read), json)
 
 
+@app.command("compare-class")
+@guard
+def compare_class(
+    rules: Annotated[Path, typer.Option("--rules", help="Rules of a run that compares bits.")],
+    model: Annotated[Path, typer.Option("--model", help="Directory of a model of the run.")],
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens to make and to run again.")] = 100_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads to compute with.")] = 1,
+) -> None:
+    """Compare this machine's determinism class with itself; exit 1 if a bit differs. The last line is JSON."""
+    from validator.calibration.class_report import compare_and_report
+
+    if not compare_and_report(rules, model, tokens, threads):
+        raise SystemExit(EXIT_REFUSED)
+
+
 @app.command()
 @guard
 def calibrate(

@@ -10,7 +10,7 @@ Axes: B rows that run, R rollouts of a job, Q sampled tokens of a window, T outp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -61,11 +61,17 @@ class _Guesses(Sampler):
         """Chooses and records a token for each running row. ``logits_BV``, if fp32, is overwritten."""
         self.record(self.choose(logits_BV, logits_BV))
 
-    def go_back(self, slot: int, token: int, steps: int) -> None:
-        """Lets the row in ``slot`` go on after its first ``steps`` tokens, of which the last is ``token``."""
-        self.tokens_RT[slot, steps - 1] = self.last_R[slot] = token
-        self.steps_R[slot] = steps
-        self.running_R[slot] = bool((self.stops_RS[slot] != token).all()) and steps < int(self.limit_R[slot])
+    def output(self, slot: int) -> I32:
+        """Returns the tokens of a row so far."""
+        tokens: I32 = self.tokens_RT[slot, : int(self.steps_R[slot])].int().cpu().numpy()
+        return tokens
+
+    def resume(self, slot: int, tokens: I32) -> None:
+        """Lets the row in ``slot`` go on after ``tokens``, unless they end it."""
+        steps, last = len(tokens), int(tokens[-1])
+        self.tokens_RT[slot, :steps] = torch.from_numpy(tokens).to(self.device)
+        self.steps_R[slot], self.last_R[slot] = steps, last
+        self.running_R[slot] = bool((self.stops_RS[slot] != last).all()) and steps < int(self.limit_R[slot])
 
 
 class _SettlingJob:
@@ -85,10 +91,6 @@ class _SettlingJob:
     def end(self) -> int:
         """The position behind the present window."""
         return (self.window + 1) * self.windows.width
-
-    def guessed(self, steps_R: I64, running_R: NDArray[np.bool_]) -> bool:
-        """Returns whether every row has ended or has a token behind the present window."""
-        return bool((~running_R | (self.windows.prompts_R + steps_R > self.end)).all())
 
     def settle(
         self, outputs: Sequence[I32], running: bool, head: Any, head_dtype: torch.dtype
@@ -137,6 +139,10 @@ class _SettlingJob:
             self.logprobs[rollout] += logprobs_Q[own_Q].tolist()
             self.hidden[rollout].append(hidden_QH[torch.from_numpy(own_Q)])
 
+    def release(self) -> None:
+        """Frees the keys and values of a settled job."""
+        self.windows.states.clear()
+
     def completion(self, rollout: int, output: I32) -> Completion:
         """Returns a completion of a settled job."""
         tokens = tuple(output.tolist())
@@ -145,7 +151,11 @@ class _SettlingJob:
 
 
 class _ExactDecoder(Decoder):
-    """Guesses rows as ``Decoder`` does, in whole jobs, and keeps them in their slots until their job is settled."""
+    """Guesses rows as ``Decoder`` does, in whole jobs; a row that a window takes back returns to a slot.
+
+    ``parked`` holds the tokens of requests whose rows have ended, until their job is settled; ``returning`` those that
+    go on after the tokens they have.
+    """
 
     sampler: _Guesses
 
@@ -165,8 +175,26 @@ class _ExactDecoder(Decoder):
         self.waiting = deque(range(len(requests)))
         parts = (requests[first : first + rollouts] for first in range(0, len(requests), rollouts))
         self.jobs = [_SettlingJob(model, part, width) for part in parts]
+        self.unsettled: list[int] = []
+        self.parked: dict[int, I32] = {}
+        self.returning: dict[int, I32] = {}
+
+    def complete(self) -> list[Completion]:
+        """Decodes until every job is settled."""
+        self._schedule()
+        while len(self.request_B):
+            self._run()
+            self._settle()
+            ended = self._ended()
+            if len(ended):
+                self._postprocess(ended)
+            if len(ended) or self.returning:
+                self._schedule()
+        return [self.done[n] for n in range(len(self.requests))]
 
     def _admitted(self, free: int) -> int:
+        if self.returning:
+            return 0
         whole = min(free, len(self.waiting)) // self.rollouts * self.rollouts
         if not whole and not len(self.request_B):
             raise Misconfigured(
@@ -175,42 +203,93 @@ class _ExactDecoder(Decoder):
             )
         return whole
 
+    def _schedule(self) -> None:
+        """Lets rows return to slots, admits waiting jobs, and closes gaps."""
+        super()._schedule()
+        if self.returning:
+            returning, self.returning = self.returning, {}
+            self.slots.reserve(len(self.request_B) + len(returning), max(self.totals))
+            self.sampler.reserve(self.slots.rows)
+            self._return(returning)
+
     def _place(self, numbers: list[int]) -> None:
         super()._place(numbers)
-        self._settle()
+        self.unsettled += sorted({number // self.rollouts for number in numbers})
 
-    def _run(self) -> None:
-        super()._run()
-        self._settle()
+    def _return(self, returning: Mapping[int, I32]) -> None:
+        """Puts rows behind the last slot in use, with the keys and values that their job's windows wrote."""
+        numbers = list(returning)
+        slots = np.arange(len(self.request_B), len(self.request_B) + len(numbers))
+        self.request_B = np.concatenate([self.request_B, numbers])
+        self.sampler.place(slots, [self.requests[number] for number in numbers])
+        lengths = [len(self.requests[number].prompt_tokens) - 1 + len(returning[number]) for number in numbers]
+        self.slots.start(slots, np.array(lengths, dtype=np.int64))
+        for slot, number, length in zip(slots.tolist(), numbers, lengths, strict=True):
+            job, rollout = divmod(number, self.rollouts)
+            self.slots.copy(slot, self.jobs[job].windows.states.of(rollout, length))
+            self.sampler.resume(slot, returning[number])
 
     def _settle(self) -> None:
         """Runs every window that has been guessed."""
         slots = {int(request): slot for slot, request in enumerate(self.request_B) if request >= 0}
-        for number in sorted({request // self.rollouts for request in slots}):
-            job = self.jobs[number]
-            slots_R = np.array([slots[number * self.rollouts + n] for n in range(self.rollouts)])
-            while not job.settled:
-                steps_R = self.sampler.steps_R[slots_R].cpu().numpy()
-                running_R = self.sampler.running_R[slots_R].cpu().numpy()
-                if not job.guessed(steps_R, running_R):
-                    break
+        steps_B, running_B = self.sampler.steps_R.cpu().numpy(), self.sampler.running_R.cpu().numpy()
+        for number in list(self.unsettled):
+            job, requests = self.jobs[number], range(number * self.rollouts, (number + 1) * self.rollouts)
+            while self._guessed(job, requests, slots, steps_B, running_B):
                 self._check_cancelled()
-                outputs, running = self._outputs(slots_R, steps_R), bool(running_R.any())
+                outputs = [self._output(request, slots) for request in requests]
+                running = any(request in slots and running_B[slots[request]] for request in requests)
                 wrong = job.settle(outputs, running, self.head_input.head, self.head_dtype)
                 for rollout, (step, token) in wrong.items():
-                    slot = int(slots_R[rollout])
-                    self.sampler.go_back(slot, token, step + 1)
-                    self.slots.at_B[slot] = len(job.prompts[rollout]) + step
+                    self._take_back(requests[rollout], np.append(outputs[rollout][:step], np.int32(token)), slots)
+                if wrong:
+                    steps_B, running_B = self.sampler.steps_R.cpu().numpy(), self.sampler.running_R.cpu().numpy()
+                if job.settled:
+                    self.unsettled.remove(number)
+                    for rollout, request in enumerate(requests):
+                        self.parked.pop(request, None)
+                        self.done[request] = job.completion(rollout, outputs[rollout])
+                    job.release()
 
-    def _outputs(self, slots_R: I64, steps_R: I64) -> list[I32]:
-        tokens_RT = self.sampler.tokens_RT[torch.from_numpy(slots_R), : int(steps_R.max(initial=0))].int().cpu().numpy()
-        return [tokens_T[:steps] for tokens_T, steps in zip(tokens_RT, steps_R.tolist(), strict=True)]
+    def _guessed(
+        self,
+        job: _SettlingJob,
+        requests: range,
+        slots: Mapping[int, int],
+        steps_B: I64,
+        running_B: NDArray[np.bool_],
+    ) -> bool:
+        """Returns whether every row of a job has ended or has a token behind the present window."""
+        if job.settled or any(request in self.returning for request in requests):
+            return False
+        return all(
+            request in self.parked or not running_B[slots[request]] or len(prompt) + steps_B[slots[request]] > job.end
+            for request, prompt in zip(requests, job.prompts, strict=True)
+        )
 
-    def _ended(self) -> I64:
-        settled_B = [self.jobs[request // self.rollouts].settled for request in self.request_B]
-        return np.flatnonzero(settled_B)
+    def _output(self, request: int, slots: Mapping[int, int]) -> I32:
+        if request in self.parked:
+            return self.parked[request]
+        return self.sampler.output(slots[request])
 
-    def _completion(self, slot: int) -> Completion:
-        number, rollout = divmod(int(self.request_B[slot]), self.rollouts)
-        (output,) = self._outputs(np.array([slot]), self.sampler.steps_R[[slot]].cpu().numpy())
-        return self.jobs[number].completion(rollout, output)
+    def _take_back(self, request: int, tokens: I32, slots: Mapping[int, int]) -> None:
+        """Lets a row go on after ``tokens``, wherever it is."""
+        if request in slots:
+            slot = slots[request]
+            self.sampler.resume(slot, tokens)
+            self.slots.at_B[slot] = len(self.requests[request].prompt_tokens) - 1 + len(tokens)
+            return
+        of = self.requests[request]
+        if int(tokens[-1]) in of.stop_tokens or len(tokens) == of.max_tokens:
+            self.parked[request] = tokens
+        else:
+            del self.parked[request]
+            self.returning[request] = tokens
+
+    def _postprocess(self, ended: I64) -> None:
+        """Parks the rows in the slots ``ended``, unless their job is settled, and marks the slots as free."""
+        for slot in ended.tolist():
+            request = int(self.request_B[slot])
+            if request not in self.done:
+                self.parked[request] = self.sampler.output(slot)
+        self.request_B[ended] = -1

@@ -67,6 +67,12 @@ class Slots:
                 self._make_layer(held, layer, states_NKD)
                 held[layer][places, :, : nodes.shape[1]] = states_NKD[nodes].transpose(1, 2)
 
+    def copy(self, row: int, states: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        """Copies keys and values (K, P, D) of a row's first positions, by layer, into ``row``."""
+        for layer, pair in states.items():
+            for held, states_KPD in zip((self.keys_RKSD, self.values_RKSD), pair, strict=True):
+                held[layer][row, :, : states_KPD.shape[1]] = states_KPD
+
     def _make_layer(self, held: dict[int, Tensor], layer: int, states_NKD: Tensor) -> None:
         if layer not in held:
             held[layer] = self._room(states_NKD)

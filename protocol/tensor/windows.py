@@ -160,6 +160,18 @@ class _States:
         self._keys_RKSD: dict[int, Tensor] = {}
         self._values_RKSD: dict[int, Tensor] = {}
 
+    def of(self, rollout: int, length: int) -> dict[int, tuple[Tensor, Tensor]]:
+        """Returns keys and values (K, length, D) of a rollout's first positions, by layer."""
+        return {
+            layer: (keys_RKSD[rollout, :, :length], self._values_RKSD[layer][rollout, :, :length])
+            for layer, keys_RKSD in self._keys_RKSD.items()
+        }
+
+    def clear(self) -> None:
+        """Drops all keys and values."""
+        self._keys_RKSD.clear()
+        self._values_RKSD.clear()
+
     def begin(self, window: Window) -> None:
         """Prepares a window."""
         self._span, self._masks = (window.start, window.stop), dict[int | None, Tensor]()

@@ -137,7 +137,7 @@ def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(mo
 
 def test_an_engine_that_cannot_decode_exactly_is_refused(model_directory: Path) -> None:
     shape = ExactShape.of(exact_rules(model_directory, "both"))
-    with pytest.raises(Misconfigured, match="invalid engine 'vllm' .*: expected transformers"):
+    with pytest.raises(Misconfigured, match=r"invalid engine 'vllm' .*: expected transformers"):
         make_engine("vllm", "bfloat16", exact=shape)
 
 
