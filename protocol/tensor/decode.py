@@ -47,10 +47,12 @@ def decode(
     cancelled: Callable[[], bool] = lambda: False,
     max_rows: int = MAX_ROWS,
     sampler: type[Sampler] = Sampler,
+    aligned: bool = False,
 ) -> list[Completion]:
     """Completes every request and returns the completions in the order of the requests.
 
-    At most ``max_rows`` run at a time. Another ``sampler`` chooses tokens differently, for comparisons.
+    At most ``max_rows`` run at a time. Another ``sampler`` chooses tokens differently, for comparisons. If ``aligned``,
+    attention is as in ``protocol.tensor.alignment``.
 
     Raises:
         Unavailable: ``cancelled`` returned true; it is asked before every pass.
@@ -58,7 +60,7 @@ def decode(
     """
     check_attention(model)
     with torch.inference_mode(), HeadInput(model) as head_input:
-        return Decoder(model, head_input, requests, cancelled, max_rows, sampler).complete()
+        return Decoder(model, head_input, requests, cancelled, max_rows, sampler, aligned).complete()
 
 
 class HeadInput:
@@ -90,6 +92,7 @@ class Decoder:
         cancelled: Callable[[], bool],
         max_rows: int,
         sampler: type[Sampler],
+        aligned: bool,
     ) -> None:
         self.model, self.head_input, self.requests = model, head_input, requests
         self.cancelled, self.max_rows = cancelled, max_rows
@@ -101,7 +104,7 @@ class Decoder:
         self.done: dict[int, Completion] = {}
         longest = max((request.max_tokens for request in requests), default=0)
         self.sampler = sampler(longest, model.get_output_embeddings().weight.shape[1], self.device)
-        self.slots = Slots(self.device)
+        self.slots = Slots(self.device, aligned)
         self.request_B: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.most_positions = _most_bytes(self.device) // _position_bytes(model)
 
@@ -182,7 +185,7 @@ class Decoder:
         holders = list(by_prompt.values())
         for part in pack([np.array(prompt, np.int32) for prompt in by_prompt], PROMPT_TOKENS[self.device.type]):
             self._check_cancelled()
-            layout = PackedLayout.of(part, self.device, keeps=True)
+            layout = PackedLayout.of(part, self.device, keeps=True, aligned=self.slots.aligned)
             run(self.model.base_model, layout, *part.inputs(self.device))
             into = np.concatenate([holders[member] for member in part.members_S])
             counts = [len(holders[member]) for member in part.members_S]

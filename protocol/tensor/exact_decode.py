@@ -1,8 +1,12 @@
-"""Exact decoding: tokens are guessed by seeded decoding, and settled window by window (``protocol.tensor.windows``).
+"""Exact decoding: completions with the bits that the windows of their job have (``protocol.tensor.windows``).
 
-Decoding guesses for the rows of all jobs side by side. Once it has guessed a job's next window, the window runs: where
-the token that it chooses is not the guess, that row goes back and decodes on from there, and the window waits to run
-again. So every token, logprob and hidden state of a completion is that of a window whose inputs it chose itself.
+Decoding guesses for the rows of all jobs side by side, in aligned shapes. To settle a job, its windows run over the
+guesses: where the token that a window chooses is not the guess, that row goes back and decodes on from there, and the
+window waits to run again. So every token, logprob and hidden state of a settled completion is that of a window whose
+inputs it chose itself.
+
+Where kernels give each row its own bits, guesses have the windows' bits already. So one job in ``SETTLED_EVERY`` is
+settled, the first among them; once a bit of one differs, all of them are from then on.
 
 Axes: B rows that run, R rollouts of a job, Q sampled tokens of a window, T output tokens, V vocabulary.
 """
@@ -21,7 +25,7 @@ from torch import Tensor
 from protocol.errors import Misconfigured
 from protocol.tensor.attention import check_attention
 from protocol.tensor.completions import Completion, Request, Sampler
-from protocol.tensor.decode import MAX_ROWS, Decoder, HeadInput
+from protocol.tensor.decode import MAX_ROWS, Decoder, HeadInput, decode
 from protocol.tensor.noise import perturb
 from protocol.tensor.windows import JobWindows, WindowTokens
 
@@ -29,7 +33,63 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 
-def decode_exactly(
+SETTLED_EVERY = 16
+"""Jobs of which one is settled while guesses have the bits of windows."""
+
+
+class ExactDecoding:
+    """Decodes jobs of ``rollouts`` exactly, in windows of ``width`` positions, and settles as few as kernels allow.
+
+    ``settles_all`` once guesses of this process were found to differ.
+    """
+
+    def __init__(self, rollouts: int, width: int, head_dtype: torch.dtype) -> None:
+        self.rollouts, self.width, self.head_dtype = rollouts, width, head_dtype
+        self.settles_all, self._jobs = False, 0
+
+    def decode(
+        self,
+        model: Any,
+        requests: Sequence[Request],
+        cancelled: Callable[[], bool] = lambda: False,
+        max_rows: int = MAX_ROWS,
+    ) -> list[Completion]:
+        """Returns what ``decode_settling`` does; raises as it does."""
+        _check_whole(requests, self.rollouts)
+        if not self.settles_all:
+            made = decode(model, requests, cancelled, max(max_rows, self.rollouts), aligned=True)
+            if all(self._settled(model, requests, made, first) for first in self._drawn(len(requests))):
+                return made
+            self.settles_all = True
+        return decode_settling(model, requests, self.rollouts, self.width, self.head_dtype, cancelled, max_rows)
+
+    def _drawn(self, count: int) -> list[int]:
+        """Returns the first request of each job to settle among ``count`` requests."""
+        jobs, self._jobs = range(self._jobs, self._jobs + count // self.rollouts), self._jobs + count // self.rollouts
+        return [place * self.rollouts for place, job in enumerate(jobs) if job % SETTLED_EVERY == 0]
+
+    def _settled(self, model: Any, requests: Sequence[Request], made: Sequence[Completion], first: int) -> bool:
+        """Returns whether the windows of one job have the bits that were made."""
+        part, done = slice(first, first + self.rollouts), made[first : first + self.rollouts]
+        job, outputs = _SettlingJob(model, requests[part], self.width), [_array(one) for one in done]
+        with torch.inference_mode():
+            while not job.settled:
+                if job.settle(outputs, False, model.get_output_embeddings(), self.head_dtype):
+                    return False
+        again = [job.completion(rollout, output) for rollout, output in enumerate(outputs)]
+        return all(torch.equal(one.hidden_TH, other.hidden_TH) for one, other in zip(done, again, strict=True))
+
+
+def _check_whole(requests: Sequence[Request], rollouts: int) -> None:
+    if len(requests) % rollouts:
+        raise ValueError(f"invalid number of requests {len(requests)}: expected whole jobs of {rollouts}")
+
+
+def _array(completion: Completion) -> I32:
+    return np.array(completion.output_tokens, np.int32)
+
+
+def decode_settling(
     model: Any,
     requests: Sequence[Request],
     rollouts: int,
@@ -38,14 +98,13 @@ def decode_exactly(
     cancelled: Callable[[], bool] = lambda: False,
     max_rows: int = MAX_ROWS,
 ) -> list[Completion]:
-    """Completes every request, ``rollouts`` of a job after those of another, and returns the completions in order.
+    """Completes every request, ``rollouts`` of a job after those of another, and settles every job.
 
     Raises:
         Unavailable: ``cancelled`` returned true; it is asked before every pass.
         Misconfigured: the model's rows cannot share a batch, or a job has more rollouts than fit into memory.
     """
-    if len(requests) % rollouts:
-        raise ValueError(f"invalid number of requests {len(requests)}: expected whole jobs of {rollouts}")
+    _check_whole(requests, rollouts)
     check_attention(model)
     with torch.inference_mode(), HeadInput(model) as head_input:
         return _ExactDecoder(model, head_input, requests, cancelled, max_rows, rollouts, width, head_dtype).complete()
@@ -170,7 +229,7 @@ class _ExactDecoder(Decoder):
         width: int,
         head_dtype: torch.dtype,
     ) -> None:
-        super().__init__(model, head_input, requests, cancelled, max(max_rows, rollouts), _Guesses)
+        super().__init__(model, head_input, requests, cancelled, max(max_rows, rollouts), _Guesses, aligned=True)
         self.rollouts, self.head_dtype = rollouts, head_dtype
         self.waiting = deque(range(len(requests)))
         parts = (requests[first : first + rollouts] for first in range(0, len(requests), rollouts))

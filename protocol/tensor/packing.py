@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from protocol.tensor.alignment import attend_aligned
+
 I64 = NDArray[np.int64]
 
 MAX_REUSE = 16
@@ -115,18 +117,22 @@ def _runs(nodes_ST: I64, lengths_S: I64, shared_S: I64, first_S: I64) -> tuple[l
 
 @dataclass(slots=True)
 class PackedLayout:
-    """The attention layout of a pack on a device; keeps keys and values by layer if ``keeps``."""
+    """The attention layout of a pack on a device; keeps keys and values by layer if ``keeps``.
+
+    If ``aligned``, attention is as in ``protocol.tensor.alignment``.
+    """
 
     runs: list[Tensor]
     source_N: Tensor
     keeps: bool = False
+    aligned: bool = False
     kept: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pack: Pack, device: torch.device, keeps: bool = False) -> PackedLayout:
+    def of(cls, pack: Pack, device: torch.device, keeps: bool = False, aligned: bool = False) -> PackedLayout:
         """Puts the layout of ``pack`` on ``device``."""
         runs = [torch.from_numpy(run).to(device) for run in pack.runs]
-        return cls(runs, torch.from_numpy(pack.source_N).to(device), keeps)
+        return cls(runs, torch.from_numpy(pack.source_N).to(device), keeps, aligned)
 
     def attend(
         self, layer: int, query_NHD: Tensor, key_NKD: Tensor, value_NKD: Tensor, scale: float, window: int | None
@@ -137,7 +143,11 @@ class PackedLayout:
         found = []
         for run_RT in self.runs:
             query, key, value = (states[run_RT].transpose(1, 2) for states in (query_NHD, key_NKD, value_NKD))
-            found.append(_causal(query, key, value, scale, window).transpose(1, 2).flatten(0, 1))
+            if self.aligned:
+                states = attend_aligned(query, key, value, _seen(query.shape[2], window, query.device), scale)
+            else:
+                states = _causal(query, key, value, scale, window)
+            found.append(states.transpose(1, 2).flatten(0, 1))
         return torch.cat(found)[self.source_N]
 
 
@@ -147,7 +157,13 @@ def _causal(query_RHTD: Tensor, key_RKTD: Tensor, value_RKTD: Tensor, scale: flo
         return scaled_dot_product_attention(
             query_RHTD, key_RKTD, value_RKTD, is_causal=True, scale=scale, enable_gqa=True
         )
-    seen_TT = torch.ones(length, length, dtype=torch.bool, device=query_RHTD.device).tril().triu(1 - window)
+    seen_TT = _seen(length, window, query_RHTD.device)
     return scaled_dot_product_attention(
         query_RHTD, key_RKTD, value_RKTD, attn_mask=seen_TT, scale=scale, enable_gqa=True
     )
+
+
+def _seen(length: int, window: int | None, device: torch.device) -> Tensor:
+    """Returns which positions each position sees, (T, T)."""
+    seen_TT = torch.ones(length, length, dtype=torch.bool, device=device).tril()
+    return seen_TT if window is None else seen_TT.triu(1 - window)

@@ -17,14 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from protocol.tensor.alignment import aligned, attend_aligned
+
 I64 = NDArray[np.int64]
 
 
 class Slots:
-    """Key-value store; also the attention layout of a decoding step, which adds one token to each row, at ``at_B``."""
+    """Key-value store; also the attention layout of a decoding step, which adds one token to each row, at ``at_B``.
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    If ``aligned``, attention is as in ``protocol.tensor.alignment``.
+    """
+
+    def __init__(self, device: torch.device, aligned: bool = False) -> None:
+        self.device, self.aligned = device, aligned
         self.keys_RKSD: dict[int, Tensor] = {}
         self.values_RKSD: dict[int, Tensor] = {}
         self.rows = self.capacity = 0
@@ -35,6 +40,7 @@ class Slots:
         if rows <= self.rows and capacity <= self.capacity:
             return
         self.rows, self.capacity = max(rows, len(self.at_B)), max(capacity, self._width())
+        self.capacity = self._columns(self.capacity)
         for held in (self.keys_RKSD, self.values_RKSD):
             for layer, states in held.items():
                 held[layer] = self._grown(states)
@@ -89,7 +95,7 @@ class Slots:
 
     def begin(self) -> Tensor:
         """Prepares a step. Returns the positions of its tokens."""
-        self.level = bool((self.at_B == self.at_B[0]).all())
+        self.level = not self.aligned and bool((self.at_B == self.at_B[0]).all())
         self.masks: dict[int | None, Tensor] = {}
         self.positions_B = torch.from_numpy(self.at_B).to(self.device)
         self.index_B = torch.arange(len(self.at_B), device=self.device)
@@ -110,6 +116,8 @@ class Slots:
         rows, heads, width = key_BKD.shape
         # Query heads that share keys become several queries of one head, so that keys are not repeated.
         grouped = query_BHD.reshape(rows, heads, -1, width)
+        if self.aligned:
+            return attend_aligned(grouped, keys, values, self._seen(window), scale).reshape(query_BHD.shape)
         first, mask = 0, None
         if not self.level:
             mask = self._mask(window, query_BHD.dtype)
@@ -127,15 +135,25 @@ class Slots:
             held[layer][:rows, :, int(self.at_B[0])] = states_BKD
         else:
             held[layer][self.index_B, :, self.positions_B] = states_BKD
-        return held[layer][:rows, :, : self._width()]
+        return held[layer][:rows, :, : self._columns(self._width())]
+
+    def _columns(self, width: int) -> int:
+        return aligned(width) if self.aligned else width
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
         """Returns the additive mask (B, 1, 1, S): 0 at positions that the row may see, else minus infinity."""
         if window not in self.masks:
-            columns_S, last_B1 = torch.arange(self._width(), device=self.device), self.positions_B[:, None]
-            seen_BS = columns_S <= last_B1
-            if window is not None:
-                seen_BS &= columns_S > last_B1 - window
-            mask_BS = torch.zeros(seen_BS.shape, dtype=dtype, device=self.device).masked_fill_(~seen_BS, -torch.inf)
-            self.masks[window] = mask_BS[:, None, None]
+            seen = self._seen(window)
+            self.masks[window] = torch.zeros(seen.shape, dtype=dtype, device=self.device).masked_fill_(
+                ~seen, -torch.inf
+            )
         return self.masks[window]
+
+    def _seen(self, window: int | None) -> Tensor:
+        """Returns the positions that each row may see, (B, 1, 1, S)."""
+        columns = self._columns(self._width())
+        columns_S, last_B1 = torch.arange(columns, device=self.device), self.positions_B[:, None]
+        seen_BS = columns_S <= last_B1
+        if window is not None:
+            seen_BS &= columns_S > last_B1 - window
+        return seen_BS[:, None, None]

@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
+from protocol.tensor.alignment import aligned, attend_aligned
 from protocol.tensor.attention import run
 from protocol.tensor.model import logits_of
 from protocol.tensor.packing import pack
@@ -190,21 +190,16 @@ class _States:
             self._stored(held, layer, states_NKD)
             for held, states_NKD in ((self._keys_RKSD, key_NKD), (self._values_RKSD, value_NKD))
         )
-        found_BHWD = scaled_dot_product_attention(
-            query_NHD[self._queries_BW].transpose(1, 2),
-            keys_BKSD,
-            values_BKSD,
-            attn_mask=self._mask(window),
-            scale=scale,
-            enable_gqa=True,
-        )
+        query_BHWD = query_NHD[self._queries_BW].transpose(1, 2)
+        found_BHWD = attend_aligned(query_BHWD, keys_BKSD, values_BKSD, self._mask(window), scale)
         return found_BHWD.transpose(1, 2).flatten(0, 1)[self._source_N]
 
     def _stored(self, held: dict[int, Tensor], layer: int, states_NKD: Tensor) -> Tensor:
         (start, stop), (_, heads, depth) = self._span, states_NKD.shape
         have = held[layer].shape[2] if layer in held else 0
         if have < stop:
-            grown = states_NKD.new_zeros(self._rollouts, heads, 2 * stop if have else stop, depth)
+            columns = aligned(2 * stop if have else stop)
+            grown = states_NKD.new_zeros(self._rollouts, heads, columns, depth)
             if have:
                 grown[:, :, :have] = held[layer]
             held[layer] = grown

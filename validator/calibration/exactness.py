@@ -22,7 +22,7 @@ from protocol.environments.environment import at_version
 from protocol.environments.registry import environment
 from protocol.tensor.completions import Request
 from protocol.tensor.determinism import ExactShape, canary_of
-from protocol.tensor.exact_decode import decode_exactly
+from protocol.tensor.exact_decode import ExactDecoding
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.tensor.proofs import hash_chunks
 from protocol.wire.rules import Rules
@@ -145,7 +145,8 @@ def make(
     head_dtype, found = DTYPES[rules.model.head_dtype], []
     for case, number in zip(group, numbers, strict=True):
         requests = requests_of(rules, directory, model, case, number)
-        made = decode_exactly(model.network, requests, case.rollouts, exact.window, head_dtype, max_rows=case.rows)
+        decoding = ExactDecoding(case.rollouts, exact.window, head_dtype)
+        made = decoding.decode(model.network, requests, max_rows=case.rows)
         lengths = [len(one.output_tokens) for one in made]
         hashes = hash_chunks(torch.cat([one.hidden_TH for one in made]), lengths)
         found.append(MadeJobs([one.output_tokens for one in made], hashes))

@@ -15,7 +15,7 @@ from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.decode import decode
 from protocol.tensor.determinism import ExactShape
-from protocol.tensor.exact_decode import decode_exactly
+from protocol.tensor.exact_decode import ExactDecoding
 from protocol.tensor.model import DTYPES, Model, load_model
 
 
@@ -32,6 +32,7 @@ class TransformersEngine:
         exact: ExactShape | None = None,
     ) -> None:
         self._format, self._device, self._exact = dtype, torch.device(device), exact
+        self._decoding: ExactDecoding | None = None
         self._model: Model | None = None
         self._loaded: Path | None = None
         self._ahead: tuple[Path, dict[str, torch.Tensor]] | None = None
@@ -47,7 +48,9 @@ class TransformersEngine:
         """Loads a model directory."""
         model = load_model(directory, DTYPES[self._format])
         if self._exact is not None:
-            self._exact.check(directory, self._format, self._device.type)
+            exact = self._exact
+            exact.check(directory, self._format, self._device.type)
+            self._decoding = ExactDecoding(exact.rollouts, exact.window, DTYPES[exact.head_dtype])
         model.network.to(self._device)
         self._model, self._loaded = model, directory
 
@@ -73,7 +76,6 @@ class TransformersEngine:
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
         """Completes every request, in order; whole jobs if it decodes exactly."""
         network, cancelled = self.model.network, (cancel or Event()).is_set
-        if self._exact is None:
+        if self._decoding is None:
             return decode(network, requests, cancelled)
-        exact = self._exact
-        return decode_exactly(network, requests, exact.rollouts, exact.window, DTYPES[exact.head_dtype], cancelled)
+        return self._decoding.decode(network, requests, cancelled)
