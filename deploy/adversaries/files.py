@@ -19,7 +19,7 @@ from worker.producer import Producer
 MEBIBYTE = 1 << 20
 CLAIMED = 1 << 40
 SWOLLEN_TOKENS = 24 * MEBIBYTE
-NO_LIMITS = Limits(1 << 40, 1 << 40, prompt_tokens=1 << 30)
+NO_LIMITS = Limits(1 << 40, prompt_tokens=1 << 30)
 
 
 class Breaking(Producer):
@@ -75,7 +75,7 @@ class TooManyRollouts(Breaking):
 
 
 class ZstdBomb(Breaking):
-    """Hands in prompts of zeros in the pinned layout: a small file that inflates to a hundred megabytes."""
+    """Hands in prompts of zeros compressed with zstd: a small file that inflates to a hundred megabytes."""
 
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         """Returns the bytes to hand in."""
@@ -143,10 +143,11 @@ def swollen_file(how: str, artifact: Artifact) -> bytes:
     if how not in _BOMBS:
         file = encode(swollen(artifact), NO_LIMITS)
         options: dict[str, dict[str, Any]] = {
+            "zstd": {"compression": "zstd", "use_dictionary": False},
             "snappy": {"compression": "snappy"},
             "dictionary": {"compression": "none", "use_dictionary": True},
         }
-        _BOMBS[how] = rewritten(file, options[how]) if how in options else file
+        _BOMBS[how] = rewritten(file, options[how])
     return _BOMBS[how]
 
 

@@ -1,65 +1,65 @@
 """A worker's result for one job: its rollouts, their file, and the root of the rollouts.
 
-File: the Parquet layout of ``protocol.wire.parquet``, one row per rollout, and in the footer
+File: the Parquet layout of ``protocol.wire.canonical_parquet``, one row per rollout, and in the footer, in this order,
 
-    assize.artifact = "1" · assize.round, assize.job, assize.node (decimal) · assize.manifest_root (64 hex digits)
+    assize.artifact = "2" · assize.round, assize.job, assize.node (decimal) · assize.manifest_root, assize.canary (hex)
 
-Rollouts root: independent of how the file was compressed; what is signed binds the file as well
-(``protocol.wire.artifact_blob``). With P prompt tokens, T output tokens and K proofs (integers
-big-endian, logprobs as their IEEE 754 bits),
+An artifact has one file: bytes that do not come out again as they went in are refused. The canary names the determinism
+class that the rollouts were made in, and is zeros under rules without classes.
+
+Rollouts root: independent of the file; what is signed binds the file as well (``protocol.wire.artifact_blob``). With P
+prompt tokens, T output tokens and K proofs (integers big-endian, logprobs as their IEEE 754 bits),
 
     rollout = u32 index ‖ u32 P ‖ u32 T ‖ u32 K ‖ P × u32 ‖ T × u32 ‖ T × f32 ‖ K × (u32 length ‖ bytes) ‖ u8 finish
     leaf    = keccak(0x00 ‖ rollout)        node = keccak(0x01 ‖ left ‖ right)        an odd node rises unchanged
-    root    = keccak(abi.encode("assize/artifact/1", chain id, Rounds, round, job, manifest root, uint32 count, top))
+    root    = keccak(abi.encode("assize/artifact/2", chain id, Rounds, round, job, uint32 node, manifest root,
+                                bytes32 canary, uint32 count, top))
 
-finish is 0 for "stop" and 1 for "length". The root covers chain, contract, round, job and policy, so an artifact cannot
-be claimed for another job. PURE.
+finish is 0 for "stop" and 1 for "length". The root covers chain, contract, round, job, node and policy, so an artifact
+cannot be claimed for another job or by another node. PURE.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from eth_abi import encode as abi_encode
 from eth_hash.auto import keccak  # without eth_utils' conversions, which take a third of the time
 
-from protocol.wire import parquet
-from protocol.wire.parquet import malformed
+from protocol.wire import canonical_parquet
+from protocol.wire.canonical_parquet import BYTE_ARRAY, FLOAT, INT32, Column, ColumnKind, malformed
 
 FinishReason = Literal["stop", "length"]
-DOMAIN = "assize/artifact/1"
-FORMAT = "1"
+DOMAIN = "assize/artifact/2"
+FORMAT = "2"
 FINISH_CODES: dict[str, int] = {"stop": 0, "length": 1}
+FINISHES = {finish.encode() for finish in FINISH_CODES}
+PAIRS = tuple(f"assize.{name}" for name in ("artifact", "round", "job", "node", "manifest_root", "canary"))
+"""Names of the footer's pairs, in their order."""
 
 
-def _list(element: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.field("element", element, nullable=False))
-
-
-SCHEMA = pa.schema(
-    [
-        pa.field("prompt_tokens", _list(pa.int32()), nullable=False),
-        pa.field("output_tokens", _list(pa.int32()), nullable=False),
-        pa.field("logprobs", _list(pa.float32()), nullable=False),
-        pa.field("proofs", _list(pa.binary()), nullable=False),
-        pa.field("finish_reason", pa.string(), nullable=False),
-    ]
+COLUMNS = (
+    ColumnKind("prompt_tokens", INT32),
+    ColumnKind("output_tokens", INT32),
+    ColumnKind("logprobs", FLOAT),
+    ColumnKind("proofs", BYTE_ARRAY),
+    ColumnKind("finish_reason", BYTE_ARRAY, listed=False, text=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of an artifact; those on the file are checked before any of it is parsed."""
+    """Bounds of an artifact; the one on the file is checked before any of it is parsed.
+
+    ``proof_bytes`` has room for a polynomial, 258 bytes, and a hash, 32.
+    """
 
     file_bytes: int = 64 << 20
-    uncompressed_bytes: int = 256 << 20
     rollouts: int = 4096
     prompt_tokens: int = 65536
     output_tokens: int = 65536
@@ -99,33 +99,26 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The rollouts of ``job`` of ``round`` by ``node``, from the policy with ``manifest_root`` (32 bytes)."""
+    """The rollouts of ``job`` of ``round`` by ``node``, from the policy with ``manifest_root`` (32 bytes).
+
+    ``canary`` (32 bytes) is that of the determinism class they were made in, zeros under rules without classes.
+    """
 
     round: int
     job: int
     node: int
     manifest_root: bytes
     rollouts: tuple[Rollout, ...]
+    canary: bytes = bytes(32)
 
 
 def encode(artifact: Artifact, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """Returns the artifact's file; raises `Rejected` as `decode` would, so that faults show before commitment."""
-    rollouts = artifact.rollouts
-    arrays = [
-        _column([rollout.prompt_tokens for rollout in rollouts], 0),
-        _column([rollout.output_tokens for rollout in rollouts], 1),
-        _column([rollout.logprobs for rollout in rollouts], 2),
-        pa.array([list(rollout.proofs) for rollout in rollouts], SCHEMA.field(3).type),
-        pa.array([rollout.finish_reason for rollout in rollouts], pa.string()),
-    ]
-    numbers = {f"assize.{name}": str(getattr(artifact, name)) for name in ("round", "job", "node")}
-    metadata = {"assize.artifact": FORMAT, **numbers, "assize.manifest_root": artifact.manifest_root.hex()}
-    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-    _header(metadata)
-    _checked(table, limits)
-    data = parquet.write(table, metadata)
-    if len(data) > limits.file_bytes:
-        raise malformed(f"has {len(data)} bytes, more than the {limits.file_bytes} allowed")
+    columns, pairs = _columns(artifact.rollouts), _pairs(artifact)
+    _header(pairs)
+    _check(columns, limits)
+    data = canonical_parquet.write(COLUMNS, columns, pairs)
+    _check_size(data, limits)
     return data
 
 
@@ -135,20 +128,24 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Artifact:
     Arrays are read-only views. Logprobs are finite and at most 0, tokens not negative, completions not empty.
 
     Raises:
-        Rejected: ``data`` is anything else, with reason SHAPE.
-        Unavailable: This machine has too little memory.
+        Rejected: ``data`` is anything but what ``encode`` returns for an artifact, with reason SHAPE.
     """
-    table, metadata = parquet.read(data, SCHEMA, limits.rollouts, limits.file_bytes, limits.uncompressed_bytes)
-    round_, job, node, manifest_root = _header(metadata)
-    return Artifact(round_, job, node, manifest_root, _rollouts(table, limits))
+    _check_size(data, limits)
+    columns, pairs = canonical_parquet.read(data, COLUMNS, limits.rollouts)
+    header = _header(pairs)
+    _check(columns, limits)
+    artifact = Artifact(*header[:4], _rollouts(columns), header[4])
+    if canonical_parquet.write(COLUMNS, _columns(artifact.rollouts), _pairs(artifact)) != data:
+        raise malformed("is not written in the one way that its contents allow")
+    return artifact
 
 
 def rollouts_root(chain_id: int, rounds_address: str, artifact: Artifact) -> bytes:
-    """Returns the 32-byte root of the rollouts, bound to chain, contract, round, job and policy as drawn above."""
+    """Returns the 32-byte root of the rollouts, bound to chain, contract, job, node and policy as drawn above."""
     leaves = [keccak(b"\x00" + canonical_bytes(index, rollout)) for index, rollout in enumerate(artifact.rollouts)]
-    types = ["string", "uint256", "address", "uint256", "uint8", "bytes32", "uint32", "bytes32"]
-    bound = (DOMAIN, chain_id, rounds_address, artifact.round, artifact.job, artifact.manifest_root)
-    return keccak(abi_encode(types, (*bound, len(leaves), merkle_root(leaves))))
+    types = ["string", "uint256", "address", "uint256", "uint8", "uint32", "bytes32", "bytes32", "uint32", "bytes32"]
+    job = (artifact.round, artifact.job, artifact.node, artifact.manifest_root, artifact.canary)
+    return keccak(abi_encode(types, (DOMAIN, chain_id, rounds_address, *job, len(leaves), merkle_root(leaves))))
 
 
 def canonical_bytes(index: int, rollout: Rollout) -> bytes:
@@ -175,86 +172,86 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
     return level[0]
 
 
-def _column(parts: list[np.ndarray[Any, Any]], field: int) -> pa.Array:
-    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
-    np.cumsum([len(part) for part in parts], out=offsets[1:])
-    type_ = SCHEMA.field(field).type
-    values = pa.array(np.concatenate(parts) if parts else [], type_.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_)
+def _columns(rollouts: Sequence[Rollout]) -> list[Column]:
+    proofs = [rollout.proofs for rollout in rollouts]
+    return [
+        _listed([rollout.prompt_tokens for rollout in rollouts]),
+        _listed([rollout.output_tokens for rollout in rollouts]),
+        _listed([rollout.logprobs for rollout in rollouts]),
+        Column(_lengths(proofs), list(itertools.chain.from_iterable(proofs))),
+        Column(np.ones(len(rollouts), np.int64), [rollout.finish_reason.encode() for rollout in rollouts]),
+    ]
 
 
-def _header(metadata: dict[str, str]) -> tuple[int, int, int, bytes]:
-    """Returns round, job, node and manifest root from the footer's pairs."""
-    names = {"assize.artifact", "assize.round", "assize.job", "assize.node", "assize.manifest_root"}
-    if set(metadata) != names or metadata["assize.artifact"] != FORMAT:
+def _listed(parts: Sequence[np.ndarray[Any, Any]]) -> Column:
+    return Column(_lengths(parts), np.concatenate(parts) if parts else np.zeros(0))
+
+
+def _lengths(parts: Sequence[Sized]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array([len(part) for part in parts], np.int64)
+
+
+def _rollouts(columns: Sequence[Column]) -> tuple[Rollout, ...]:
+    """Cuts checked columns into rollouts."""
+    *listed, finishes = columns
+    pieces = (_pieces(column) for column in listed)
+    return tuple(Rollout(*row) for row in zip(*pieces, (bytes(each).decode() for each in finishes.values), strict=True))
+
+
+def _pieces(column: Column) -> list[Any]:
+    ends = [0, *np.cumsum(column.counts).tolist()]
+    return [column.values[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _pairs(artifact: Artifact) -> list[tuple[str, str]]:
+    """Returns the footer's pairs."""
+    numbers = [str(number) for number in (artifact.round, artifact.job, artifact.node)]
+    return list(zip(PAIRS, (FORMAT, *numbers, artifact.manifest_root.hex(), artifact.canary.hex()), strict=True))
+
+
+def _header(pairs: Sequence[tuple[str, str]]) -> tuple[int, int, int, bytes, bytes]:
+    """Returns round, job, node, manifest root and canary from the footer's pairs."""
+    if tuple(name for name, _ in pairs) != PAIRS or pairs[0][1] != FORMAT:
         raise malformed(f"is not marked as an artifact of format {FORMAT}")
-    if not re.fullmatch(r"[0-9a-f]{64}", metadata["assize.manifest_root"]):
-        raise malformed("names a manifest root that is not 64 hex digits")
-    round_, job, node = (_number(metadata, name, bits) for name, bits in (("round", 256), ("job", 8), ("node", 32)))
-    return round_, job, node, bytes.fromhex(metadata["assize.manifest_root"])
+    _, round_, job, node, manifest_root, canary = (value for _, value in pairs)
+    for digits in (manifest_root, canary):
+        if not re.fullmatch(r"[0-9a-f]{64}", digits):
+            raise malformed("names a manifest root or a canary that is not 64 hex digits")
+    numbers = _number("round", round_, 256), _number("job", job, 8), _number("node", node, 32)
+    return *numbers, bytes.fromhex(manifest_root), bytes.fromhex(canary)
 
 
-def _number(metadata: dict[str, str], name: str, bits: int) -> int:
-    text = metadata[f"assize.{name}"]
+def _number(name: str, text: str, bits: int) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,77}", text) or int(text) >> bits:
         raise malformed(f"names a {name} that is not a number of {bits} bits")
     return int(text)
 
 
-def _rollouts(table: pa.Table, limits: Limits) -> tuple[Rollout, ...]:
-    """Checks bounds column by column, then cuts the columns into rollouts."""
-    columns, proofs, finishes = _checked(table, limits)
-    pieces = (_pieces(ends, values) for ends, values in columns)
-    return tuple(Rollout(*row) for row in zip(*pieces, proofs.to_pylist(), finishes, strict=True))
+def _check_size(data: bytes, limits: Limits) -> None:
+    if len(data) > limits.file_bytes:
+        raise malformed(f"has {len(data)} bytes, more than the {limits.file_bytes} allowed")
 
 
-def _checked(
-    table: pa.Table, limits: Limits
-) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], pa.Array, list[str]]:
-    """Checks bounds column by column; returns offsets and values of the numbers, the proofs, the finish reasons."""
-    if not 0 < table.num_rows <= limits.rollouts:
-        raise malformed(f"has {table.num_rows} rollouts, not 1 to {limits.rollouts}")
-    prompt_ends, prompts = _lists(table, "prompt_tokens", 1, limits.prompt_tokens)
-    output_ends, outputs = _lists(table, "output_tokens", 1, limits.output_tokens)
-    logprob_ends, logprobs = _lists(table, "logprobs", 1, limits.output_tokens)
-    if not np.array_equal(output_ends, logprob_ends):
+def _check(columns: Sequence[Column], limits: Limits) -> None:
+    """Checks bounds column by column."""
+    prompts, outputs, logprobs, proofs, finishes = columns
+    if len({len(column.counts) for column in columns}) > 1 or not 0 < len(finishes.counts) <= limits.rollouts:
+        raise malformed(f"has columns of different lengths, or not 1 to {limits.rollouts} rollouts")
+    for name, column, most in (
+        ("prompt_tokens", prompts, limits.prompt_tokens),
+        ("output_tokens", outputs, limits.output_tokens),
+    ):
+        least, longest = column.counts.min(), column.counts.max()
+        if least < 1 or longest > most:
+            raise malformed(f"has a rollout with {least} to {longest} {name}, not 1 to {most}")
+    if not np.array_equal(outputs.counts, logprobs.counts):
         raise malformed("does not have one logprob for each output token")
-    if prompts.min() < 0 or outputs.min() < 0:
+    if min(np.min(prompts.values), np.min(outputs.values)) < 0:
         raise malformed("has a negative token")
-    if not (np.isfinite(logprobs).all() and logprobs.max() <= 0):
+    if not (np.isfinite(logprobs.values).all() and np.max(logprobs.values) <= 0):
         raise malformed("has a logprob that is not finite or above 0")
-    finishes = table.column("finish_reason").to_pylist()
-    if not set(finishes) <= set(FINISH_CODES):
+    if not {bytes(finish) for finish in finishes.values} <= FINISHES:
         raise malformed("has a finish reason other than stop or length")
-    columns = [(prompt_ends, prompts), (output_ends, outputs), (output_ends, logprobs)]
-    return columns, _proofs(table, limits), finishes
-
-
-def _lists(table: pa.Table, name: str, least: int, most: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns offsets (rows + 1,) and values of a list column whose lists have ``least`` to ``most`` elements."""
-    column, offsets, counts = _list_column(table, name)
-    if counts.min() < least or counts.max() > most:
-        raise malformed(f"has a rollout with {counts.min()} to {counts.max()} {name}, not {least} to {most}")
-    return offsets, column.values.to_numpy(zero_copy_only=True)
-
-
-def _list_column(table: pa.Table, name: str) -> tuple[pa.ListArray, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns a list column without nulls, its offsets (rows + 1,), and the length of each list (rows,)."""
-    column = table.column(name).combine_chunks()
-    if column.null_count or column.values.null_count:
-        raise malformed(f"has nulls in {name}")
-    offsets = column.offsets.to_numpy()
-    return column, offsets, np.diff(offsets)
-
-
-def _pieces(offsets: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    ends = offsets.tolist()
-    return [values[start:end] for start, end in itertools.pairwise(ends)]
-
-
-def _proofs(table: pa.Table, limits: Limits) -> pa.Array:
-    column, _, counts = _list_column(table, "proofs")
-    longest = pc.max(pc.binary_length(column.values)).as_py() or 0
-    if counts.max() > limits.proofs or longest > limits.proof_bytes:
+    longest_proof = max((len(proof) for proof in proofs.values), default=0)
+    if proofs.counts.max() > limits.proofs or longest_proof > limits.proof_bytes:
         raise malformed(f"has more than {limits.proofs} proofs for a rollout, or one over {limits.proof_bytes} bytes")
-    return column

@@ -36,7 +36,7 @@ def change_artifact(artifact: Artifact, chance: random.Random) -> Artifact:
                 artifact = replace(artifact, **chance.choice(({"round": 1 << 255}, {"job": 255}, {"node": 0})))
                 continue
             case 1:
-                artifact = replace(artifact, manifest_root=chance.randbytes(32))
+                artifact = replace(artifact, **{chance.choice(("manifest_root", "canary")): chance.randbytes(32)})
                 continue
             case 2 if len(rollouts) > 1:
                 del rollouts[n]

@@ -107,9 +107,14 @@ def _column(data: bytes, chunk: Any) -> Column:
         header, body = read_struct(data, at, depth=2)
         at = body + header[3].value  # type: ignore[operator]
         inflated = min(int(header[2].value), MOST_INFLATED)  # type: ignore[call-overload]
-        payload = ZSTD.decompress(data[body:at], inflated, asbytes=True)
+        packed = data[body:at]
+        payload = ZSTD.decompress(packed, inflated, asbytes=True) if _is_compressed(meta) else packed
         pages.append(Page(header[5].value[1].value, payload))  # type: ignore[index]
     return Column(meta, pages)
+
+
+def _is_compressed(meta: dict[int, Field]) -> bool:
+    return bool(meta[4].value)
 
 
 def put_together(file: File, chance: random.Random, plain: Plain) -> bytes:
@@ -118,13 +123,15 @@ def put_together(file: File, chance: random.Random, plain: Plain) -> bytes:
     for column in file.columns:
         start, inflated = len(out), 0
         for page in column.pages:
-            header, body = _page(page)
+            header, body = _page(page, _is_compressed(column.meta))
             out += header + body
             inflated += len(header) + len(page.payload)
         sizes = {5: sum(page.values for page in column.pages), 6: inflated, 7: len(out) - start, 9: start}
         meta = column.meta | {number: Field(I64, max(0, value)) for number, value in sizes.items()}
         chunks.append({2: Field(I64, 0), 3: Field(STRUCT, meta)})
-    _group(file.footer)[1] = Field(_group(file.footer)[1].kind, Items(STRUCT, chunks))
+    group = _group(file.footer)
+    group[1] = Field(group[1].kind, Items(STRUCT, chunks))
+    group[2] = Field(I64, sum(chunk[3].value[6].value for chunk in chunks))
     if chance.random() < 0.125:
         _lie(file.footer, chance)
     footer = write_struct(file.footer)
@@ -133,14 +140,15 @@ def put_together(file: File, chance: random.Random, plain: Plain) -> bytes:
     return bytes(out) + footer + struct.pack("<I", len(footer)) + MAGIC
 
 
-def _page(page: Page) -> tuple[bytes, bytes]:
-    body = ZSTD.compress(page.payload, asbytes=True) if page.compressed is None else page.compressed
+def _page(page: Page, compressed: bool) -> tuple[bytes, bytes]:
+    body = ZSTD.compress(page.payload, asbytes=True) if compressed else page.payload
+    body = body if page.compressed is None else page.compressed
     inner = {1: Field(I32, max(0, page.values)), 2: Field(I32, 0), 3: Field(I32, 3), 4: Field(I32, 3)}
     fields = {
         1: Field(I32, 0),
         2: Field(I32, max(0, len(page.payload) + page.lie)),
         3: Field(I32, len(body)),
-        5: Field(STRUCT, inner | {5: Field(STRUCT, {})}),
+        5: Field(STRUCT, inner | ({5: Field(STRUCT, {})} if compressed else {})),
     }
     return write_struct(fields), body
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from eth_utils import keccak
 
-DOMAIN = b"assize/artifact/1"
+DOMAIN = b"assize/artifact/2"
 FILE_DOMAIN = b"assize/file/1"
 
 
@@ -44,8 +44,9 @@ def rollouts_root(vector: dict[str, Any]) -> bytes:
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
         level = [keccak(b"\x01" + b"".join(pair)) if len(pair) == 2 else pair[0] for pair in pairs]
-    head = word(8 * 32) + word(vector["chain_id"]) + bytes(12) + bytes.fromhex(vector["rounds"][2:])
-    body = word(vector["round"]) + word(vector["job"]) + bytes.fromhex(vector["manifest_root"])
+    head = word(10 * 32) + word(vector["chain_id"]) + bytes(12) + bytes.fromhex(vector["rounds"][2:])
+    body = b"".join(word(vector[name]) for name in ("round", "job", "node"))
+    body += bytes.fromhex(vector["manifest_root"] + vector["canary"])
     tail = word(len(vector["rollouts"])) + level[0] + word(len(DOMAIN)) + DOMAIN.ljust(32, b"\x00")
     return keccak(head + body + tail)
 
@@ -63,6 +64,7 @@ def a_vector(chain_id: int, round_: int, job: int, node: int, count: int) -> dic
         "job": job,
         "node": node,
         "manifest_root": f"{job:02x}" * 32,
+        "canary": f"{node & 0xFF:02x}" * 32,
         "rollouts": [a_rollout(k) for k in range(count)],
     }
     vector["canonical"] = [canonical(index, rollout).hex() for index, rollout in enumerate(vector["rollouts"])]

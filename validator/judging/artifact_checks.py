@@ -15,7 +15,7 @@ from protocol.errors import Rejected
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact, Limits, Rollout, decode, rollouts_root
+from protocol.wire.rollout import DEFAULT_LIMITS, Artifact, Limits, Rollout, decode, rollouts_root
 from protocol.wire.rules import Rules, Thresholds
 from protocol.wire.toploc.codec import CHUNK_ROWS, HASH_BYTES, PROOF_BYTES, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
@@ -31,15 +31,13 @@ def artifact_limits(rules: Rules, longest_prompt: int) -> Limits:
     """
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
-    proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + HASH_BYTES + 4)
+    proof_bytes = rules.rollouts_per_job * proofs * (DEFAULT_LIMITS.proof_bytes + 4)
     return Limits(
         file_bytes=tokens * 16 + proof_bytes + (64 << 10),
-        uncompressed_bytes=2 * (tokens * 16 + proof_bytes) + (64 << 10),
         rollouts=2 * rules.rollouts_per_job,
         prompt_tokens=4 * longest_prompt + 64,
         output_tokens=rules.max_tokens,
         proofs=proofs,
-        proof_bytes=2 * PROOF_BYTES,
     )
 
 
@@ -79,11 +77,10 @@ def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
     artifact = decode(file, limits)
     if rollouts_root(claim.chain_id, claim.rounds, artifact) != head.rollouts_root:
         raise Rejected("the signed root names other rollouts than the file's", Reason.SHAPE)
-    if (artifact.round, artifact.job) != (claim.round, claim.job):
+    if (artifact.round, artifact.job, artifact.node) != (claim.round, claim.job, claim.node):
         reason = Reason.DUPLICATE if claim.claimed_before else Reason.WRONG_POLICY
-        raise Rejected(f"the artifact belongs to job {artifact.job} of round {artifact.round}", reason)
-    if artifact.node != claim.node:
-        raise Rejected(f"the artifact names node {artifact.node}, the job is node {claim.node}'s", Reason.WRONG_POLICY)
+        owner = f"job {artifact.job} of round {artifact.round}, done by node {artifact.node}"
+        raise Rejected(f"the artifact belongs to {owner}", reason)
     if artifact.manifest_root != claim.manifest_root:
         raise Rejected("the artifact names another checkpoint than the round's policy", Reason.WRONG_POLICY)
     return artifact

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.errors import Rejected
 from protocol.wire.artifact_blob import HEAD_BYTES, head_of
-from protocol.wire.parquet import MAGIC
+from protocol.wire.canonical_parquet import MAGIC
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import DEFAULT_LIMITS, decode, rollouts_root
 from protocol.wire.rules import Rules
