@@ -100,7 +100,8 @@ class Thresholds(_Frozen):
     """Upper end of honest numerical noise, per model, dtype and engines.
 
     sampling_void, sampling_fraud   margin in logits above which one token makes a job void, or fraudulent
-                                    (``sampling_fraud`` null: void only)
+                                    (``sampling_fraud`` null: void only); every reported logprob, times the
+                                    temperature, is within ``sampling_void`` of the recomputed one as well
     logprob_median, logprob_tail    largest median, and largest 99th percentile, of |reported − recomputed| in nats
     toploc, toploc_mean             largest relative distance of any chunk, and largest mean over a job
     toploc_null_ratio               a chunk's distance must be at most this share of the best forgery's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from protocol.wire.sampling import gumbel_noise
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import CERTAIN, noise
 
+RUNS = Path(__file__).parents[2] / "deploy" / "runs"
 ROWS, PROMPT, LENGTH = 48, 8, 40
 
 
@@ -63,3 +65,10 @@ def test_tokens_all_but_certain_say_nothing(model_directory: Path) -> None:
         *(np.ones(2, np.bool_), chunks, "x", "m", 1),
     )
     assert noise(job, 1.0) == pytest.approx([np.sqrt(2) * 0.02, 0.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["builtin", "builtin-bfloat16", "smollm2"])
+def test_no_honest_logprob_came_near_the_bound_on_each(name: str) -> None:
+    measured = json.loads((RUNS / f"{name}-calibration.json").read_text())
+    largest = max(band["logprob_max"] for band in measured["bands"])
+    assert largest * measured["rules"]["temperature"] < measured["rules"]["thresholds"]["sampling_void"] / 4

@@ -284,6 +284,31 @@ def test_wrong_logprobs_are_void(court: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("logprob", [np.finfo(np.float32).min, -100.0])
+def test_one_wrong_logprob_among_hundreds_is_void(court: Any, logprob: float) -> None:
+    """Median and 99th percentile of the job are those of honest work."""
+
+    def lower(rollout: Rollout) -> Rollout:
+        return replace(rollout, logprobs=np.append(rollout.logprobs[:-1], np.float32(logprob)))
+
+    judgement = court.cheat(changed(stopped(court), lower))
+    assert judgement.reason is Reason.LOGPROBS
+    (finding,) = judgement.evidence.findings
+    assert (finding.rollout, finding.limit) == (stopped(court), court.rules.thresholds.sampling_void)
+
+
+def test_a_logprob_is_bounded_in_logits_whatever_the_temperature(court: Any) -> None:
+    cold = replace(court, rules=court.rules.model_copy(update={"temperature": 0.1}))
+    void = cold.rules.thresholds.sampling_void
+
+    def lowered(by: float) -> Tamper:
+        return changed(0, lambda rollout: replace(rollout, logprobs=np.append(rollout.logprobs[:-1], np.float32(-by))))
+
+    last = decode(cold.honest()[1]).rollouts[0].logprobs[-1]
+    assert cold.cheat(lowered(8 * void - last)).reason is Reason.ACCEPTED
+    assert cold.cheat(lowered(12 * void - last)).reason is Reason.LOGPROBS
+
+
 def test_inflated_units_are_void(court: Any) -> None:
     claim, data = court.honest()
     (judgement,) = court.judge((replace(claim, units=claim.units + 1), data))

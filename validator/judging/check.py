@@ -58,6 +58,7 @@ class TokenMeasurements:
     canonical_C                 whether the proof's modulus is one that an honest worker can arrive at
     chunks_N                    chunks per rollout
     unequal_N                   chunks of each rollout with another hash than the verifier's; None without hashes
+    temperature                 logits per nat of the logprobs: the rules' temperature, 1 if that is 0
     """
 
     lengths_N: NDArray[np.int64]
@@ -71,6 +72,7 @@ class TokenMeasurements:
     canonical_C: NDArray[np.bool_]
     chunks_N: NDArray[np.int64]
     unequal_N: NDArray[np.int64] | None
+    temperature: float = field(default=1.0, kw_only=True)
 
     @property
     def apart_S(self) -> F32:

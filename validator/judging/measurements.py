@@ -132,4 +132,5 @@ def _measurements(
         canonical_C=np.array([distance.modulus_canonical for distance in flat], np.bool_),
         chunks_N=np.array([len(chunks) for chunks in distances], np.int64),
         unequal_N=_unequal(part, artifact) if rules.chunks_hashed and job.well_formed else None,
+        temperature=rules.temperature or 1.0,
     )

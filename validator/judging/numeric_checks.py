@@ -73,12 +73,19 @@ def check_activations(measured: TokenMeasurements, thresholds: Thresholds) -> li
 
 
 def check_logprobs(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
-    """Compares median and tail of |reported − recomputed| over the job with the bounds, in nats."""
+    """Compares median and tail of |reported − recomputed| over the job with their bounds, in nats.
+
+    The tail leaves out one token in a hundred. Each of those may differ by no more logits than a choice may: what moves
+    a logprob is the noise that moves a choice, and less of it.
+    """
     median, tail = float(logprob_median(measured)), float(logprob_tail(measured))
     numbers: list[_Number] = [
         ("median difference of logprobs", None, median, thresholds.logprob_median),
         (f"{TAIL:g}th percentile", None, tail, thresholds.logprob_tail),
     ]
+    largest_N = measured.temperature * segment_max(measured.apart_S, measured.lengths_N)
+    for n, largest in enumerate(largest_N.tolist()):
+        numbers.append(("largest difference of logprobs, in logits", n, largest, thresholds.sampling_void))
     return _exceeding(Reason.LOGPROBS, numbers)
 
 
@@ -137,6 +144,12 @@ def _exceeding(reason: Reason, numbers: Sequence[_Number]) -> list[Finding]:
 def _sampling_limits(rules: Rules) -> str:
     fraud = rules.thresholds.sampling_fraud
     return f"void above {rules.thresholds.sampling_void:g}" + ("" if fraud is None else f", fraud above {fraud:g}")
+
+
+def _logprob_limits(rules: Rules) -> str:
+    bounds = rules.thresholds
+    each = bounds.sampling_void / (rules.temperature or 1.0)
+    return f"{bounds.logprob_median:g}, {bounds.logprob_tail:g}, and {each:g} for each"
 
 
 SAMPLING = Check(
@@ -215,4 +228,5 @@ LOGPROBS = Check(
         ),
     ),
     columns={"logprob_median_N": "logprob_median", "logprob_max_N": "logprob_tail"},
+    limits=_logprob_limits,
 )
