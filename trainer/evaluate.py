@@ -68,7 +68,7 @@ def evaluate(
         for index, problem in enumerate(asked)
     ]
     texts = [
-        model.completion_text(completion.output_tokens)
+        model.completion_text(completion.output_tokens, model.stop_tokens(rules))
         for start in range(0, len(requests), ROWS)
         for completion in decode(model.network, requests[start : start + ROWS])
     ]

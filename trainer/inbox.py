@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -251,7 +252,8 @@ class Inbox:
         problems = problems_of(
             environment, self.rules, job_seed(deployment.chain_id, rounds, number, round_.beacon, job)
         )
-        work = environment, problems, artifact.rollouts, self.model.completion_text, self.closed
+        text = partial(self.model.completion_text, stop_tokens=self.model.stop_tokens(self.rules))
+        work = environment, problems, artifact.rollouts, text, self.closed
         rewards = self.graders.submit(rewards_of, *work)
         self.gradings[wanted] = _Grading(artifact, problems, rewards)
 

@@ -20,7 +20,7 @@ GRADERS = 2
 """Threads that judge answers, each of which may wait for a process."""
 
 Text = Callable[[NDArray[np.int32]], str]
-"""The text of a completion's tokens, as ``Model.completion_text``."""
+"""The text of a completion's tokens, as ``Model.completion_text`` under a run's stop tokens."""
 
 
 def mean_by_source(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -169,7 +170,9 @@ def recompute(
 
     tasks = at_version(environment(rules.environment.name, rules.environment.params), directory)
     check_machine(tasks)
-    model = Model(None, load_tokenizer(directory), -1)
+    tokenizer = load_tokenizer(directory)
+    model = Model(None, tokenizer, tokenizer.eos_token_id)
+    text = partial(model.completion_text, stop_tokens=model.stop_tokens(rules))
     rows = {(each.round, each.job): each.rows for each in published.jobs}
     ports, made = ports_of(store.place for store in rules.stores), []
     with closing(BlobStores(trusted=lambda: [coordinator])) as stores:
@@ -180,7 +183,7 @@ def recompute(
             artifact = _signed_artifact(chain, data, submitted.leaf.root)
             named = rows.get((number, each.job), ())
             problems = _problems(chain, rules, tasks, each, artifact, named)
-            found = rewards_of(tasks, problems, artifact.rollouts, model.completion_text)
+            found = rewards_of(tasks, problems, artifact.rollouts, text)
             made.append(JobRewards(number, each.job, found, named))
     return made
 

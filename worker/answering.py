@@ -56,7 +56,7 @@ def answers(directory: Path, rules: Rules, text: str, samples: int | None, devic
         for index in range(samples or 1)
     ]
     completions = decode(model.network, requests)
-    texts = [model.completion_text(each.output_tokens) for each in completions]
+    texts = [model.completion_text(each.output_tokens, model.stop_tokens(rules)) for each in completions]
     return [
         TriedAnswer(prompt, told, len(each.output_tokens), each.finish_reason, _reward(tasks, problem, told))
         for each, told in zip(completions, texts, strict=True)

@@ -42,7 +42,7 @@ class EditedAnswer(Producer):
 
 def edited(model: Model, environment: Arithmetic, problem: Problem, completion: Completion) -> Completion:
     """Returns the completion with a right answer of the same length, or unchanged if there is none to edit. PURE."""
-    text = model.completion_text(completion.output_tokens)
+    text = model.completion_text(completion.output_tokens, (model.stop_token,))
     if environment.reward(problem, text) == 1.0:
         return completion
     right = environment.with_answer(text, problem.answer)

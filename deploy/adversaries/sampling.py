@@ -128,12 +128,15 @@ class BestOfN(Choosing):
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         """Returns the completions to hand in."""
         model, requests = self.engine.model, [task.request for task in tasks]
+        stop_tokens = model.stop_tokens(self.rules)
         drawn = [with_key(request, self.own_key()) for request in requests for _ in range(TRIES)]
         made = self.engine.generate(drawn, self.cancelled)
         outputs = []
         for n, task in enumerate(tasks):
             tries = [completion.output_tokens for completion in made[n * TRIES : (n + 1) * TRIES]]
-            right = [t for t in tries if self.environment.reward(task.problem, model.completion_text(t)) == 1.0]
+            texts = [model.completion_text(each, stop_tokens) for each in tries]
+            rewards = [self.environment.reward(task.problem, text) for text in texts]
+            right = [each for each, reward in zip(tries, rewards, strict=True) if reward == 1.0]
             outputs.append((right or tries)[0])
         return self.reported(requests, outputs)
 

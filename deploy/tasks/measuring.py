@@ -79,7 +79,7 @@ def measure(
                 for index, problem in enumerate(problems)
             ]
             completions = decode(model.network, requests)
-            texts = [model.completion_text(completion.output_tokens) for completion in completions]
+            texts = [model.completion_text(done.output_tokens, (model.stop_token,)) for done in completions]
             rewards = list(graders.map(tasks.reward, problems, texts))
             lengths = [len(completion.output_tokens) for completion in completions]
             for place, row in enumerate(part):

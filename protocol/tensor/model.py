@@ -59,11 +59,15 @@ class Model:
         """Returns the tokens that end a completion under a run's rules."""
         return rules.stop_tokens or (self.stop_token,)
 
-    def completion_text(self, output_tokens: Sequence[int] | NDArray[np.int32]) -> str:
-        """Returns the text that an environment rewards, without special tokens such as end-of-text."""
+    def completion_text(self, output_tokens: Sequence[int] | NDArray[np.int32], stop_tokens: Sequence[int]) -> str:
+        """Returns the text that an environment rewards: without a last token among ``stop_tokens``, with all others.
+
+        Special tokens within an answer stay in it, by name: left out, they would join what stands around them.
+        """
         # The tokenizer checks lists element by element; arrays are faster.
-        text: str = self.tokenizer.decode(np.asarray(output_tokens, dtype=np.int64), skip_special_tokens=True)
-        return text
+        tokens = np.asarray(output_tokens, dtype=np.int64)
+        ended = len(tokens) > 0 and int(tokens[-1]) in stop_tokens
+        return str(self.tokenizer.decode(tokens[:-1] if ended else tokens))
 
     def load_weights(self, directory: Path) -> None:
         """Copies the weights of another version over the present ones, in place.

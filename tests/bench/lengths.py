@@ -143,7 +143,7 @@ def measured(loop: Loop, problems: Sequence[Problem]) -> tuple[dict[int, float],
     for problem, completion in zip(problems, completions, strict=True):
         found.setdefault(problem.target, []).append(len(completion.output_tokens))
     right = [
-        loop.environment.reward(problem, model.completion_text(completion.output_tokens))
+        loop.environment.reward(problem, model.completion_text(completion.output_tokens, model.stop_tokens(rules)))
         for problem, completion in zip(problems, completions, strict=True)
     ]
     return {target: round(statistics.fmean(of), 2) for target, of in sorted(found.items())}, statistics.fmean(right)

@@ -69,7 +69,7 @@ def test_a_wrong_answer_becomes_right_at_the_same_length_and_nothing_else_change
     problem = ENVIRONMENT.problem(seed)
     made = completion(model, ENVIRONMENT.working(problem, slips))
     changed = edited(model, ENVIRONMENT, problem, made)
-    before, after = (model.completion_text(each.output_tokens) for each in (made, changed))
+    before, after = (model.completion_text(each.output_tokens, (model.stop_token,)) for each in (made, changed))
     assert ENVIRONMENT.reward(problem, after) == 1.0
     assert len(changed.output_tokens) == len(made.output_tokens)
     assert changed.output_tokens[-1] == model.stop_token

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,8 @@ def test_a_job_of_it_is_made_judged_and_trained_on(tmp_path: Path) -> None:
     assert judgement.reason is Reason.ACCEPTED
     rollouts, size = decode(data).rollouts, rules.samples_per_group
     problems = problems_of(tasks, rules, claim.seed)
-    rewards = rewards_of(tasks, problems, rollouts, court.policy.model.completion_text).tolist()
+    text = partial(court.policy.model.completion_text, stop_tokens=(court.policy.model.stop_token,))
+    rewards = rewards_of(tasks, problems, rollouts, text).tolist()
     assert len(set(rewards)) > 1, "some completions have more of the digits than others"
     groups = [
         Group(

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.model import load_model
-from trainer.builtin import END, Warmup, character_tokenizer, make_builtin
+from trainer.builtin import END, PAD, UNKNOWN, Warmup, character_tokenizer, make_builtin
 
 SMALL = Warmup(hidden=32, intermediate=32, steps=3, batch=8)
 
@@ -48,7 +48,7 @@ def test_one_character_is_one_token_and_comes_back(model_directory: Path) -> Non
     text = problem.prompt + arithmetic.working(problem, [0, 0, 0])
     tokens = model.text_tokens(text)
     assert len(tokens) == len(text)
-    assert model.completion_text([*tokens, model.stop_token]) == text
+    assert model.completion_text([*tokens, model.stop_token], (model.stop_token,)) == text
     assert len(set(tokens)) == len(set(text))
 
 
@@ -63,3 +63,29 @@ def test_warm_up_learns_the_form_of_the_working(tmp_path: Path) -> None:
     make_builtin(tmp_path / "model", 1, Arithmetic(1), warmup, lambda step, loss: losses.append(loss))
     assert losses[0] > 2.5
     assert losses[-1] < 1.5
+
+
+def test_only_a_stop_token_at_the_end_is_left_out_of_the_text(model_directory: Path) -> None:
+    """Left out inside an answer, a pad or an unknown would join the digits around it to a right answer."""
+    model = load_model(model_directory, torch.float32)
+    pad, unknown = model.tokenizer.convert_tokens_to_ids([PAD, UNKNOWN])
+    four, two = model.text_tokens("42")
+    stops = (model.stop_token,)
+    assert model.completion_text([four, two, model.stop_token], stops) == "42"
+    assert model.completion_text([four, two, model.stop_token], ()) == "42" + END
+    for inside in (pad, unknown, model.stop_token):
+        assert model.completion_text([four, inside, two, model.stop_token], stops) not in ("42", "4", "2")
+    for last in (pad, unknown):
+        assert model.completion_text([four, two, last], stops) != "42"
+    assert model.completion_text([four, two], (two,)) == "4"
+    assert model.completion_text([], stops) == ""
+
+
+def test_an_answer_with_a_pad_inside_earns_nothing(model_directory: Path) -> None:
+    model, arithmetic = load_model(model_directory, torch.float32), Arithmetic(3)
+    problem = arithmetic.problem(b"\x01" * 32)
+    tokens = list(model.text_tokens(arithmetic.working(problem, [0, 0, 0])))
+    pad = model.tokenizer.convert_tokens_to_ids(PAD)
+    spoilt = [*tokens[:-1], pad, tokens[-1], model.stop_token]
+    assert arithmetic.reward(problem, model.completion_text([*tokens, model.stop_token], (model.stop_token,))) == 1.0
+    assert arithmetic.reward(problem, model.completion_text(spoilt, (model.stop_token,))) == 0.0

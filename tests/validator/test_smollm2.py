@@ -33,7 +33,9 @@ def test_a_pretrained_model_s_answers_are_accepted_and_an_edited_one_is_fraud(sm
     (honest,) = smollm2.judge((claim, file))
     assert (honest.reason, honest.evidence.findings) == (Reason.ACCEPTED, ())
     artifact = decode(file)
-    answers = [smollm2.policy.model.completion_text(rollout.output_tokens) for rollout in artifact.rollouts]
+    model = smollm2.policy.model
+    stops = model.stop_tokens(smollm2.rules)
+    answers = [model.completion_text(rollout.output_tokens, stops) for rollout in artifact.rollouts]
     assert sum(any(letter.isdigit() for letter in answer) for answer in answers) >= len(answers) / 2, answers
     first, *rest = artifact.rollouts
     tokens = (*((token + 1) % 1000 for token in first.output_tokens[:4]), *first.output_tokens[4:])

@@ -89,8 +89,8 @@ def worst(inspection: Inspection) -> dict[str, Any] | None:
     middle = int(np.lexsort((np.abs(rollout.logprobs - part.logprobs_S), part.margins_S))[-1])
     return {
         "rollout": n,
-        "prompt": policy.model.completion_text(rollout.prompt_tokens),
-        "completion": policy.model.completion_text(rollout.output_tokens),
+        "prompt": policy.model.prompt_text(tuple(rollout.prompt_tokens.tolist())),
+        "completion": policy.model.completion_text(rollout.output_tokens, policy.model.stop_tokens(inspection.rules)),
         "ends by": rollout.finish_reason,
         "units": units(policy.shape, len(rollout.prompt_tokens), len(rollout.output_tokens)),
         "largest margin (logits)": float(measured.margin_max_N[n]),

@@ -185,7 +185,9 @@ class Loop:
     def _group(
         self, version: int, group: int, problem: Problem, prompt: tuple[int, ...], completions: Sequence[Completion]
     ) -> Group:
-        texts = [self.engine.model.completion_text(completion.output_tokens) for completion in completions]
+        model = self.engine.model
+        stops = model.stop_tokens(self.rules)
+        texts = [model.completion_text(completion.output_tokens, stops) for completion in completions]
         lengths = [len(completion.output_tokens) for completion in completions]
         return Group(
             round=self.round,
