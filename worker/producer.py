@@ -109,7 +109,7 @@ class Producer:
 
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
         """Returns the artifact of one job."""
-        return Artifact(work.round, job, work.node, work.manifest_root, rollouts)
+        return Artifact(work.round, job, work.node, work.manifest_root, rollouts, self.rules.canary)
 
     def encode(self, artifact: Artifact) -> bytes:
         """Returns the artifact's file. Raises ``Rejected`` if it exceeds the limits that validators read by."""

@@ -54,7 +54,7 @@ class ExactShape:
         exact = rules.model.exact
         if exact is None:
             return None
-        canary = None if exact.canary is None else bytes.fromhex(exact.canary[2:])
+        canary = None if exact.canary is None else rules.canary
         return cls(rules.rollouts_per_job, exact.window, rules.model.head_dtype, canary)
 
     def check(self, directory: Path, dtype: str, device: str) -> None:

@@ -269,6 +269,12 @@ class Rules(_Frozen):
         return self.groups_per_job * self.samples_per_group
 
     @property
+    def canary(self) -> bytes:
+        """The run's determinism class, 32 bytes; zeros if it has none."""
+        exact = self.model.exact
+        return bytes(32) if exact is None or exact.canary is None else bytes.fromhex(exact.canary[2:])
+
+    @property
     def chunks_hashed(self) -> bool:
         """True if each chunk's proof has a hash of its hidden states."""
         return self.model.exact is not None

@@ -135,6 +135,15 @@ def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(mo
         engine.load(model_directory)
 
 
+def test_an_artifact_of_another_class_is_void(exact: Court, job: tuple[Claim, bytes]) -> None:
+    claim, file = job
+    artifact = decode_artifact(file)
+    assert artifact.canary == exact.rules.canary != bytes(32)
+    claim, file = signed(claim, replace(artifact, canary=bytes(32)))
+    (judgement,) = judge(exact.policy, exact.rules, [fetched(claim, file)])
+    assert judgement.reason is Reason.INEXACT
+
+
 def test_an_engine_that_cannot_decode_exactly_is_refused(model_directory: Path) -> None:
     shape = ExactShape.of(exact_rules(model_directory, "both"))
     with pytest.raises(Misconfigured, match=r"invalid engine 'vllm' .*: expected transformers"):

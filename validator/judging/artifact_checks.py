@@ -102,6 +102,13 @@ def check_shape(job: ReadJob) -> list[Finding]:
     return found
 
 
+def check_class(job: ReadJob) -> list[Finding]:
+    """Checks that the artifact was made in the run's determinism class."""
+    if job.artifact.canary == job.rules.canary:
+        return []
+    return [Finding(Reason.INEXACT, f"made in the determinism class 0x{job.artifact.canary.hex()[:16]}…")]
+
+
 def check_prompts(job: ReadJob) -> list[Finding]:
     """Compares each group's prompt with the one derived from the beacon; any mismatch is fraud."""
     per_group = len(job.artifact.rollouts) // len(job.prompts)
@@ -231,6 +238,14 @@ ENDINGS = Check(
     reasons=(Reason.ENDING,),
     inspects=check_endings,
     describe=_describe_endings,
+)
+
+CLASS = Check(
+    name="determinism class",
+    sentence="the artifact was made in the determinism class of the run, if it has one",
+    reasons=(Reason.INEXACT,),
+    requires=check_class,
+    describe=lambda job: None if check_class(job) else "the run's",
 )
 
 UNITS = Check(
