@@ -110,6 +110,12 @@ bench-losses: .venv/.localnet
 bench-lengths: .venv/.localnet
 	@$(BIN)/python -m tests.bench.lengths $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
 
+bench-exact: .venv/.test model-smollm2
+	@$(BIN)/python -m tests.bench.exact $(if $(RUNS),--runs $(RUNS))
+
+exact-class: .venv/.test model-smollm2
+	@$(BIN)/python -m tests.bench.exact_class $(if $(TOKENS),--tokens $(TOKENS)) $(if $(THREADS),--threads $(THREADS))
+
 bench-tasks: .venv/.localnet .venv/qwen3/.stamp model-smollm2
 	@$(BIN)/python -m tests.bench.tasks
 

@@ -89,12 +89,20 @@ KEYS = ("generate_cost", "check_cost", "bytes")
 def models(jobs: int) -> Iterator[tuple[str, list[Way], int]]:
     """The models, the ways of working with each, and the jobs of a run."""
     older, newer = policies(Arithmetic(3))
-    rules = decode_rules(BUILTIN.with_name("builtin-bfloat16-rules.json").read_bytes())
-    yield "built-in", ways_of(rules, newer, older), jobs
-    small = decode_rules(BUILTIN.with_name("smollm2-rules.json").read_bytes())
-    half = small.model.model_copy(update={"dtype": "bfloat16", "head_dtype": "bfloat16"})
-    half_rules = small.model_copy(update={"model": half, "thresholds": WIDE})
-    yield "SmolLM2", ways_of(half_rules, SMOLLM2, SMOLLM2), max(1, jobs // 4)
+    yield "built-in", ways_of(builtin_rules(), newer, older), jobs
+    yield "SmolLM2", ways_of(smollm2_rules(), SMOLLM2, SMOLLM2), max(1, jobs // 4)
+
+
+def builtin_rules() -> Rules:
+    """The tolerant rules of the built-in run in bfloat16."""
+    return decode_rules(BUILTIN.with_name("builtin-bfloat16-rules.json").read_bytes())
+
+
+def smollm2_rules() -> Rules:
+    """SmolLM2's rules in bfloat16, with wide bounds."""
+    rules = decode_rules(BUILTIN.with_name("smollm2-rules.json").read_bytes())
+    half = rules.model.model_copy(update={"dtype": "bfloat16", "head_dtype": "bfloat16"})
+    return rules.model_copy(update={"model": half, "thresholds": WIDE})
 
 
 def ways_of(rules: Rules, directory: Path, older: Path) -> list[Way]:
