@@ -25,7 +25,19 @@ from numpy.typing import NDArray
 
 from protocol.errors import Rejected
 from protocol.wire.reasons import Reason
-from protocol.wire.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
+from protocol.wire.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Field,
+    Items,
+    Value,
+    read_struct,
+    write_struct,
+    write_varint,
+)
 
 MAGIC = b"PAR1"
 MAX_FOOTER_BYTES = 16 * 1024
@@ -204,11 +216,7 @@ def _column_metadata(chunk: ColumnChunk, codec: int) -> dict[int, Field]:
 
 def _payload(kind: ColumnKind, column: Column) -> tuple[int, bytes]:
     """Returns the number of levels, and the bytes of levels and values."""
-    held = column.values
-    if kind.physical == BYTE_ARRAY:
-        values = b"".join(struct.pack("<I", len(value)) + bytes(value) for value in held)
-    else:
-        values = np.asarray(held, _DTYPES[kind.physical]).tobytes()
+    values = _plain(kind, column.values)
     if not kind.listed:
         return len(column.counts), values
     taken = np.maximum(column.counts, 1)
@@ -219,15 +227,21 @@ def _payload(kind: ColumnKind, column: Column) -> tuple[int, bytes]:
     return levels, b"".join(runs) + values
 
 
+def _plain(kind: ColumnKind, held: NDArray[Any] | Sequence[bytes]) -> bytes:
+    if kind.physical != BYTE_ARRAY:
+        return np.asarray(held, _DTYPES[kind.physical]).tobytes()
+    out = bytearray()
+    for value in held:
+        out += len(value).to_bytes(4, "little")
+        out += value
+    return bytes(out)
+
+
 def _run_head(levels: int) -> bytes:
     """Returns the size of a run of so many levels, and the varint before its bits."""
     groups = -(-levels // 8)
-    rest, head = groups << 1 | 1, bytearray()
-    while rest >= 0x80:
-        head.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    head.append(rest)
-    return struct.pack("<I", len(head) + groups) + bytes(head)
+    head = write_varint(groups << 1 | 1)
+    return struct.pack("<I", len(head) + groups) + head
 
 
 def _column(kind: ColumnKind, payload: bytes, levels: int) -> Column:

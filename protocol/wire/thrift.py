@@ -124,17 +124,18 @@ def _read_list(data: bytes, at: int, depth: int) -> tuple[Items, int]:
 
 def _write(kind: int, value: Value) -> bytes:
     if isinstance(value, Items):
-        head = _write_varint(len(value.values)) if len(value.values) >= 15 else b""
+        head = write_varint(len(value.values)) if len(value.values) >= 15 else b""
         size = min(len(value.values), 15)
         return bytes([size << 4 | value.kind]) + head + b"".join(_write(value.kind, item) for item in value.values)
     if isinstance(value, Mapping):
         return write_struct(value)
     if isinstance(value, bytes):
-        return _write_varint(len(value)) + value
-    return b"" if kind in (TRUE, FALSE) else _write_varint(value << 1)
+        return write_varint(len(value)) + value
+    return b"" if kind in (TRUE, FALSE) else write_varint(value << 1)
 
 
-def _write_varint(value: int) -> bytes:
+def write_varint(value: int) -> bytes:
+    """Returns a number in as few bytes as it takes, seven bits in each, the lowest first."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
