@@ -18,7 +18,7 @@ from protocol.tensor.proofs import build_proofs
 from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact, Rollout, decode
+from protocol.wire.rollout import Artifact, Rollout, decode, encode, rollouts_root
 from protocol.wire.toploc.codec import ENTRIES, PRIME, Proof
 from protocol.wire.units import units
 from tests.artifacts import signed_head
@@ -282,6 +282,15 @@ def test_wrong_logprobs_are_void(court: Any) -> None:
     assert (
         court.cheat(every(lambda rollout: replace(rollout, logprobs=rollout.logprobs * 0.9))).reason is Reason.LOGPROBS
     )
+
+
+def test_a_file_that_names_another_node_is_not_under_the_root(court: Any) -> None:
+    claim, data = court.honest()
+    own = decode(data)
+    file = encode(replace(own, node=8))
+    head = head_of(rollouts_root(CHAIN_ID, ROUNDS, own), file)
+    (judgement,) = judge(court.policy, court.rules, [FetchedJob(replace(claim, root=head.root), head.packed + file)])
+    assert judgement.reason is Reason.SHAPE
 
 
 @pytest.mark.parametrize("logprob", [np.finfo(np.float32).min, -100.0])
