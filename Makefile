@@ -14,9 +14,9 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
-	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2)"
+	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
 	@echo "make test-long       the tests that take a local network for minutes, the slowest cheats, 100 seeds of make sim"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
@@ -35,6 +35,8 @@ help:
 	@echo "make bench-losses    each loss of the trainer, five seeds of the bare loop with rollouts four versions old   (SEEDS=3)"
 	@echo "make bench-lengths   completions as long as their prompts ask, and what that costs in accuracy   (SEEDS=1)"
 	@echo "make bench-tasks     tasks from data: built, drawn, and their answers judged, bombs and hostile programs too"
+	@echo "make bench-exact     rollouts compared by bits: cost of making and checking them, and bytes   (RUNS=3)"
+	@echo "make exact-class     this machine's determinism class against itself: bits that differ   (TOKENS=100000 THREADS=2)"
 	@echo "make task-runs       SmolLM2 in the market on files of tasks; the rewards of each version audited   (KIND=two)"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"

@@ -1,4 +1,4 @@
-"""``make exact-class``: this machine's determinism class against itself, for the built-in model and SmolLM2 in bfloat16."""
+"""``make exact-class``: this machine's determinism class against itself, in bfloat16, for two models."""
 
 from __future__ import annotations
 
