@@ -54,11 +54,11 @@ class ExactDecoding:
         cancelled: Callable[[], bool] = lambda: False,
         max_rows: int = MAX_ROWS,
     ) -> list[Completion]:
-        """Returns what ``decode_settling`` does; raises as it does."""
-        _check_whole(requests, self.rollouts)
-        if not self.settles_all:
+        """Returns what ``decode_settling`` does, and raises as it does; of requests that are no whole jobs, guesses."""
+        whole = len(requests) % self.rollouts == 0
+        if not (self.settles_all and whole):
             made = decode(model, requests, cancelled, max(max_rows, self.rollouts), aligned=True)
-            if all(self._settled(model, requests, made, first) for first in self._drawn(len(requests))):
+            if not whole or all(self._settled(model, requests, made, first) for first in self._drawn(len(requests))):
                 return made
             self.settles_all = True
         return decode_settling(model, requests, self.rollouts, self.width, self.head_dtype, cancelled, max_rows)
@@ -80,11 +80,6 @@ class ExactDecoding:
         return all(torch.equal(one.hidden_TH, other.hidden_TH) for one, other in zip(done, again, strict=True))
 
 
-def _check_whole(requests: Sequence[Request], rollouts: int) -> None:
-    if len(requests) % rollouts:
-        raise ValueError(f"invalid number of requests {len(requests)}: expected whole jobs of {rollouts}")
-
-
 def _array(completion: Completion) -> I32:
     return np.array(completion.output_tokens, np.int32)
 
@@ -104,7 +99,8 @@ def decode_settling(
         Unavailable: ``cancelled`` returned true; it is asked before every pass.
         Misconfigured: the model's rows cannot share a batch, or a job has more rollouts than fit into memory.
     """
-    _check_whole(requests, rollouts)
+    if len(requests) % rollouts:
+        raise ValueError(f"invalid number of requests {len(requests)}: expected whole jobs of {rollouts}")
     check_attention(model)
     with torch.inference_mode(), HeadInput(model) as head_input:
         return _ExactDecoder(model, head_input, requests, cancelled, max_rows, rollouts, width, head_dtype).complete()

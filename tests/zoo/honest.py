@@ -46,7 +46,7 @@ def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -
     fraud = sum(one.judgement.reason.fraud for one in judged) + (highest >= bound)
     return Honest(
         engine=name,
-        dtype=stage.rules.model.dtype,
+        dtype=stage.label,
         batch=batch,
         jobs=len(judged),
         rollouts=len(judged) * stage.rules.rollouts_per_job,

@@ -74,9 +74,10 @@ def plan(jobs: int, byte_jobs: int, rollouts: int, engines: Sequence[str], names
             kind = ADVERSARIES[name].kind
             if path == BUILTIN or kind == "slight":
                 tasks.append(CheatTask(path, name, byte_jobs if kind == "bytes" else jobs))
+        allowed = [engine for engine in engines if engine in rules_in(path).model.worker_engines]
         for batch, share in BATCHES.items():
-            for engine in engines:
-                tasks.append(HonestTask(path, engine, batch, rollouts * share // (40 * len(engines))))
+            for engine in allowed:
+                tasks.append(HonestTask(path, engine, batch, rollouts * share // (40 * len(allowed))))
     return tasks
 
 

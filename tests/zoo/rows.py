@@ -88,7 +88,7 @@ def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said:
     chunks, ours = _chunks(judged, stage.rules.thresholds)
     return Row(
         name=name,
-        dtype=stage.rules.model.dtype,
+        dtype=stage.label,
         kind=kind,
         jobs=len(judged),
         caught=caught,

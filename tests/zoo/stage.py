@@ -105,6 +105,11 @@ class Stage:
         tasks = environment(rules.environment.name, rules.environment.params)
         return cls(rules, tasks, load_policy(directory, rules), directory, older, seed)
 
+    @property
+    def label(self) -> str:
+        """The rules' dtype, and whether bits are compared."""
+        return self.rules.model.dtype + (" exact" if self.rules.model.exact else "")
+
     def work(self, round_: int, jobs: Sequence[int] = range(JOBS_AT_ONCE), node: int = CHEAT) -> Work:
         """Jobs of a round."""
         return Work(round_, node, tuple(jobs), self.beacon(round_), 1, MANIFEST_ROOT, MAX_UNITS)
