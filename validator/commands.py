@@ -151,7 +151,7 @@ def compare_class(
     rules: Annotated[Path, typer.Option("--rules", help="Rules of a run that compares bits.")],
     model: Annotated[Path, typer.Option("--model", help="Directory of a model of the run.")],
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to make and to run again.")] = 100_000,
-    threads: Annotated[int, typer.Option(min=1, help="Threads to compute with.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads to make them with; one runs them again.")] = 1,
 ) -> None:
     """Compare this machine's determinism class with itself; exit 1 if a bit differs. The last line is JSON."""
     from validator.calibration.class_report import compare_and_report

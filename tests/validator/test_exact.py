@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Rejected
@@ -16,6 +18,7 @@ from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import ExactRules, Rules, Thresholds, decode_rules, encode_rules, rules_hash, with_checkpoint
 from tests.validator.conftest import BEACON, CHAIN_ID, MANIFEST_ROOT, MAX_UNITS, ROUNDS, RULES, Court, fetched, signed
+from validator.commands import app
 from validator.judging.claims import Claim
 from validator.judging.judge import Judgement, judge
 from validator.judging.weights import load_policy
@@ -184,3 +187,28 @@ def test_the_class_changes_with_format_and_window_and_not_with_the_weights(
     }
     assert len({(dtype, window, found.canary) for (_, dtype, window), found in canaries.items() if found}) == 4
     assert len({found.canary for found in canaries.values() if found}) == 4
+
+
+def test_a_class_is_compared_with_itself_by_one_command(model_directory: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.json"
+    rules.write_bytes(encode_rules(exact_rules(model_directory, "hash")))
+    words = [
+        "compare-class",
+        "--rules",
+        str(rules),
+        "--model",
+        str(model_directory),
+        "--tokens",
+        "300",
+        "--threads",
+        "2",
+    ]
+    done = CliRunner().invoke(app, words)
+    found = json.loads(done.output.splitlines()[-1])
+    assert (done.exit_code, found["differing_tokens"], found["differing_chunks"]) == (0, 0, 0)
+    assert found["tokens"] >= 9
+    assert found["canaries"]["1"] == exact_rules(model_directory, "hash").canary.hex()
+    rules.write_bytes(encode_rules(RULES))
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert "expected those of a run that compares bits" in refused.output

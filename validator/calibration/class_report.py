@@ -28,7 +28,7 @@ def compare_and_report(rules_file: Path, model: Path, tokens: int, threads: int)
         counts = compare(rules, model, tokens, threads, lambda done, of: bars.reached("comparing", done, of, "tokens"))
     show(_rows(counts), False, f"{model.name}: bits that differ between two passes over the same windows")
     named, figures = made_by("cpu"), _figures(counts)
-    found = canaries(rules, model, sorted({1, 2, threads}))
+    found = canaries(rules, model, sorted({1, threads}))
     print(json.dumps({"model": model.name, "made_by": named, "canaries": found, **figures}), flush=True)
     return not figures["differing_tokens"] and not figures["differing_chunks"]
 

@@ -75,7 +75,8 @@ def cases(rules: Rules, tokens: int) -> Iterator[list[ExactCase]]:
     for rows in ROWS:
         rollouts = min(rows, whole)
         lengths = [length for length in LENGTHS if rows * length <= CASE_SHARE * tokens]
-        yield [ExactCase(rollouts, rows, length, rows // rollouts) for length in lengths]
+        if lengths:
+            yield [ExactCase(rollouts, rows, length, rows // rollouts) for length in lengths]
     jobs = max(1, tokens // PROCESSES // (whole * rules.max_tokens))
     while True:
         yield [ExactCase(whole, max(ROWS), None, jobs)]
@@ -88,12 +89,14 @@ def compare(
     threads: int,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[ExactCount]:
-    """Makes at least ``tokens`` tokens and runs them again; ``progress`` is called with the tokens compared and all.
+    """Makes at least ``tokens`` tokens on so many ``threads`` and runs them again on one, as validators do.
+
+    ``progress`` is called with the tokens compared and all.
 
     Raises:
         Misconfigured: ``directory`` holds no model that loads.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     model, counts, done, number = load_model(directory, DTYPES[rules.model.dtype]), list[ExactCount](), 0, 0
     for group in cases(rules, tokens):
         numbers = [number + sum(case.jobs for case in group[:place]) for place in range(len(group))]
