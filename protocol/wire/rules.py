@@ -151,6 +151,11 @@ class Sequential(_Frozen):
     false_alarm      largest probability that an honest node is found fraudulent within ``horizon_jobs`` of its jobs
     void_budget      largest share of an honest node's jobs that are void or missing
     outage_budget    largest share of its rounds that are lost as a whole: a restart, a reorganisation, a late machine
+    centring         share left out of what choices say for an engine by not flipping, as honest engines flip less often
+                     than the normal law of ``sigma`` allows
+    clearing         largest share of the bound by which one job's choices lower the evidence; null: any
+
+    The last two are left out of the canonical JSON where they have their defaults.
     """
 
     sigma: float = Field(gt=0)
@@ -161,11 +166,24 @@ class Sequential(_Frozen):
     horizon_jobs: int = Field(default=1_000_000, ge=1)
     void_budget: float = Field(default=0.01, gt=0, lt=1)
     outage_budget: float = Field(default=0.02, gt=0, lt=1)
+    centring: float = Field(default=0.0, ge=0, lt=1)
+    clearing: float | None = Field(default=None, gt=0, le=1)
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        absent = {name: type(self).model_fields[name].default for name in ("centring", "clearing")}
+        return {name: value for name, value in shown.items() if name not in absent or value != absent[name]}
 
     @property
     def bound(self) -> float:
         """Evidence in nats that condemns a node: three tests may each start at any of the horizon's jobs."""
         return math.log(3 * self.horizon_jobs / self.false_alarm)
+
+    @property
+    def least(self) -> float:
+        """Least evidence in nats that one job's choices may add."""
+        return -math.inf if self.clearing is None else -self.clearing * self.bound
 
     @property
     def neglect_bound(self) -> float:

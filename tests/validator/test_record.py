@@ -87,7 +87,7 @@ def test_a_standing_is_the_best_case_over_all_runs_of_jobs_that_end_now(xs: list
 
 @given(st.lists(st.lists(ratios(), min_size=1, max_size=3), max_size=8))
 def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[float]]) -> None:
-    records, one_by_one = Records(BOUND), EvidenceState()
+    records, one_by_one = Records(SEQUENTIAL), EvidenceState()
     for number, jobs in enumerate(rounds, 1):
         records.settle(settled(number, len(jobs)), view(*jobs))
         for x in jobs:
@@ -97,7 +97,7 @@ def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[floa
 
 @given(st.lists(ratios(), min_size=1, max_size=8), st.integers(0, 100))
 def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: int) -> None:
-    records, state = Records(BOUND), EvidenceState()
+    records, state = Records(SEQUENTIAL), EvidenceState()
     for number, x in enumerate(xs, 1):
         records.settle(settled(number), view(x))
         if 10 * number < block:
@@ -109,7 +109,7 @@ def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: i
 @given(st.lists(ratios(), min_size=1, max_size=6), st.data())
 def test_a_restart_with_the_same_bundles_comes_to_the_same(xs: list[float], data: st.DataObject) -> None:
     def fold() -> Records:
-        records = Records(BOUND)
+        records = Records(SEQUENTIAL)
         for number, x in enumerate(xs, 1):
             records.settle(settled(number), view(x))
         return records
@@ -119,7 +119,7 @@ def test_a_restart_with_the_same_bundles_comes_to_the_same(xs: list[float], data
 
 
 def test_after_a_condemnation_the_record_starts_anew() -> None:
-    records = Records(BOUND)
+    records = Records(SEQUENTIAL)
     for number, (x, condemned) in enumerate([(30.0, False), (30.0, True), (2.0, False)], 1):
         records.settle(settled(number, condemned=condemned), view(x))
     assert [before(records, OWNER, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
@@ -130,8 +130,10 @@ def test_the_others_of_a_committee_change_nothing_for_a_juror_that_measured_itse
     lie: float, other: float, own: float
 ) -> None:
     before = OwnerRecord(EvidenceState(3.0), EvidenceState(2.0))
-    alone = record_after(before, OWNER, settled(1), view(own), BOUND)
-    assert record_after(before, OWNER, settled(1), view(own, stated=[stating(lie), stating(other)]), BOUND) == alone
+    alone = record_after(before, OWNER, settled(1), view(own), SEQUENTIAL)
+    assert (
+        record_after(before, OWNER, settled(1), view(own, stated=[stating(lie), stating(other)]), SEQUENTIAL) == alone
+    )
     assert alone.derived.choices == max(0.0, 2.0 + own)
 
 
@@ -140,7 +142,7 @@ def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tu
     record, all_seen = OwnerRecord(), EvidenceState()
     for number, (measured, lie, x) in enumerate(rounds, 1):
         figures = view(x) if measured else view(seated=False, stated=[stating(lie), stating(lie)])
-        record = record_after(record, OWNER, settled(number), figures, BOUND)
+        record = record_after(record, OWNER, settled(number), figures, SEQUENTIAL)
         all_seen = all_seen.after(Ratios(x, 0.0, 0.0))
         assert record.derived.choices <= all_seen.choices, "never more than measuring every job would give"
         assert record.derived.choices <= record.suspected.choices
@@ -149,10 +151,10 @@ def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tu
 @pytest.mark.parametrize("lie", [1e6, 1e300, SEQUENTIAL.bound])
 def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(lie: float) -> None:
     record, planted = OwnerRecord(), view(seated=False, stated=[stating(lie), stating(lie), stating(-1.0)])
-    once = record_after(record, OWNER, settled(1), planted, BOUND)
+    once = record_after(record, OWNER, settled(1), planted, SEQUENTIAL)
     assert once.suspected.choices == min(lie, RAISING_SHARE * BOUND)
     for number in range(1, 100):
-        record = record_after(record, OWNER, settled(number), planted, BOUND)
+        record = record_after(record, OWNER, settled(number), planted, SEQUENTIAL)
     assert record.derived == EvidenceState()
     assert finding_on(record.derived, BOUND) is None
 
@@ -161,27 +163,27 @@ def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(l
 def test_no_single_bundle_clears_a_suspicion_and_none_clears_what_was_derived(lie: float) -> None:
     bound = BOUND
     washed = view(seated=False, stated=[stating(lie), stating(lie), stating(lie)])
-    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), washed, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), washed, SEQUENTIAL)
     assert record.suspected.choices == pytest.approx(bound * (1 + CLEARING_SHARE))
     honest = view(seated=False, stated=[stating(lie), stating(lie), stating(2.0)])
-    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), honest, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), honest, SEQUENTIAL)
     assert record.suspected.choices == bound + 2.0, "where they disagree, the job is replayed"
     own = view(2.0, stated=[stating(lie), stating(lie)])
-    record = record_after(OwnerRecord(EvidenceState(bound), EvidenceState(bound)), OWNER, settled(1), own, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound), EvidenceState(bound)), OWNER, settled(1), own, SEQUENTIAL)
     assert record.derived.choices == record.suspected.choices == bound + 2.0
 
 
 def test_a_job_that_a_juror_could_not_measure_counts_nothing_and_one_it_did_not_measure_ends_the_run() -> None:
     before = OwnerRecord(EvidenceState(3.0), EvidenceState(3.0))
-    assert record_after(before, OWNER, settled(1), view(), BOUND) == before, "in its seat: refused by everybody"
-    unseen = record_after(before, OWNER, settled(1), view(seated=False), BOUND)
+    assert record_after(before, OWNER, settled(1), view(), SEQUENTIAL) == before, "in its seat: refused by everybody"
+    unseen = record_after(before, OWNER, settled(1), view(seated=False), SEQUENTIAL)
     assert unseen == OwnerRecord(EvidenceState(3.0), EvidenceState())
-    replayed = record_after(before, OWNER, settled(1), view(2.0, seated=False, stated=[stating(1e6)]), BOUND)
+    replayed = record_after(before, OWNER, settled(1), view(2.0, seated=False, stated=[stating(1e6)]), SEQUENTIAL)
     assert replayed == OwnerRecord(EvidenceState(5.0), EvidenceState(5.0)), "a replay outweighs any statement"
 
 
 def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None:
-    records, rounds = Records(BOUND), [settled(number) for number in (1, 2, 3)]
+    records, rounds = Records(SEQUENTIAL), [settled(number) for number in (1, 2, 3)]
     planted = view(seated=False, stated=[{0: Ratios(BOUND, 0.0, 0.0)}])
     for one in rounds:
         records.settle(one, planted)
@@ -196,14 +198,14 @@ def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None
 def test_what_condemns_before_one_juror_is_suspected_by_all_also_where_fair_jobs_follow() -> None:
     seen, told = OwnerRecord(), OwnerRecord()
     for number, x in enumerate([3 * BOUND, -1.0, -2.0], 1):
-        seen = record_after(seen, OWNER, settled(number), view(x), BOUND)
-        told = record_after(told, OWNER, settled(number), view(seated=False, stated=[stating(x)]), BOUND)
+        seen = record_after(seen, OWNER, settled(number), view(x), SEQUENTIAL)
+        told = record_after(told, OWNER, settled(number), view(seated=False, stated=[stating(x)]), SEQUENTIAL)
     assert seen.derived == seen.suspected
     assert told.suspected.choices == seen.derived.choices > BOUND
 
 
 def test_nothing_is_replayed_once_it_is_derived() -> None:
-    records = Records(BOUND)
+    records = Records(SEQUENTIAL)
     records.settle(settled(1), view(100.0, stated=[stating(1e6)]))
     assert not excursion(records.before(OWNER, 1000), SEQUENTIAL.bound)
     assert not excursion([], SEQUENTIAL.bound)
@@ -303,7 +305,7 @@ def test_flips_all_one_way_are_condemned_within_the_flips_it_takes() -> None:
 
 
 def test_records_of_an_owner_grow_with_its_own_rounds_only() -> None:
-    records = Records(BOUND)
+    records = Records(SEQUENTIAL)
     for number in range(1, 5):
         records.settle(settled(number, owner=OWNER if number % 2 else OTHER), view(1.0))
     blocks = [10 * number + 1 for number in range(5)]

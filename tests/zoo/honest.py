@@ -40,7 +40,7 @@ def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -
         work = stage.work(FIRST_ROUND * (batch + 1) + start, range(min(JOBS_AT_ONCE, jobs - start)))
         for one in stage.judge(work, producer.make(work)):
             judged.append(one)
-            state = state.after(ratios_of_job(one))
+            state = state.after(ratios_of_job(one, stage))
             highest = max(highest, state.foremost[1])
     bound = stage.rules.sequential.bound
     fraud = sum(one.judgement.reason.fraud for one in judged) + (highest >= bound)

@@ -13,7 +13,7 @@ from protocol.wire.rules import Thresholds
 from tests.zoo import waiting
 from tests.zoo.asking import Said, ask
 from tests.zoo.stage import Judged, Stage, passed
-from validator.records.record import Ratios, ratios_of
+from validator.records.record import Ratios, bounded, ratios_of
 
 SHOWN_JOBS = 32
 """So many jobs of each adversary are shown to the package."""
@@ -77,7 +77,7 @@ def row_of(stage: Stage, name: str, jobs: int, toploc: bool = True) -> Row:
 
 def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said: Said) -> Row:
     """The row of jobs that were judged."""
-    ratios = [ratios_of_job(one) for one in judged]
+    ratios = [ratios_of_job(one, stage) for one in judged]
     caught = sum(not passed(one) for one in judged)
     bound = stage.rules.sequential.bound
     half = len(ratios) // 2
@@ -107,9 +107,9 @@ def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said:
     )
 
 
-def ratios_of_job(judged: Judged) -> Ratios:
+def ratios_of_job(judged: Judged, stage: Stage) -> Ratios:
     """What a job adds to its node's record: nothing where it could not be measured."""
-    return ratios_of(judged.judgement.evidence.measurements)
+    return bounded(ratios_of(judged.judgement.evidence.measurements), stage.rules.sequential)
 
 
 def _chunks(judged: Sequence[Judged], thresholds: Thresholds) -> tuple[int, int]:

@@ -243,6 +243,8 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
         "report": str(options.report),
         **result.rules.thresholds.bounds,
         "sigma": result.rules.sequential.sigma,
+        "centring": result.rules.sequential.centring,
+        "clearing": result.rules.sequential.clearing,
         "mean exp(evidence), upper": sequential["mean_exp_evidence_upper"],
         "no fraud because": result.fitted.no_fraud_because,
         "fraud bound is wide because": result.fitted.wide_because,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from protocol.wire.rules import Rules, Thresholds
 from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import MeasuredJob
-from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened
+from validator.calibration.noise import by_prompt, centred, distinct, noise, sigma_above, sigma_of_carried, widened
 from validator.calibration.tails import TailFit, tail
 from validator.judging.check import Bound, Fitting
 from validator.judging.numeric_checks import SWAP
@@ -106,6 +106,7 @@ def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: f
     measured = max(_sigma([job for job in jobs if job.maker == maker], rules) for maker in makers)
     sequential, holds = widened(jobs, rules, headroom * max(measured, step))
     sequential = sequential.model_copy(update={"sigma": _rounded(sequential.sigma)})
+    sequential = centred(jobs, sequential, headroom)
     found = rules.model_copy(update={"thresholds": thresholds, "sequential": sequential})
     return Fitted(Rules.model_validate(found.model_dump(mode="json")), tuple(fits), measured, holds, why, wide)
 

@@ -42,6 +42,9 @@ BISECTIONS, GROUPS = 40, 200
 WIDER = 1.1
 WIDENINGS = 120
 
+CLEARING, CENTRINGS = 0.1, 100
+"""Share of the bound that one job clears, where honest jobs allow for it, and steps in which centring is fitted."""
+
 
 def noise(job: MeasuredJob, temperature: float) -> F64:
     """Returns the noise on each choice, in logits (S,); 0 for tokens above ``CERTAIN``."""
@@ -127,8 +130,9 @@ def _sigma_that_carries(ordered_S: F64, events: float) -> float:
 
 
 def evidence_of(jobs: Sequence[MeasuredJob], sequential: Sequential) -> F64:
-    """Returns each job's sum of log-likelihood ratios (J,), in nats."""
-    return np.array([log_likelihood_ratios(job.margins_S, job.gaps_S, sequential).sum() for job in jobs])
+    """Returns what the choices of each job add to a record (J,), in nats."""
+    sums_J = [log_likelihood_ratios(job.margins_S, job.gaps_S, sequential).sum() for job in jobs]
+    return np.maximum(np.array(sums_J), sequential.least)
 
 
 def mean_upper(evidence_J: F64) -> tuple[float, float]:
@@ -146,6 +150,25 @@ def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Se
             return sequential, True
         sigma *= WIDER
     return sequential, False
+
+
+def centred(jobs: Sequence[MeasuredJob], sequential: Sequential, headroom: float) -> Sequential:
+    """Returns the test with bounded clearing and the most centring that honest jobs allow for.
+
+    With both, the jobs of each maker and model have mean exp(x) of at most 1 / ``headroom`` at the upper 95% bound: a
+    worker names its engine itself, and versions follow one another. Where no centring does, the test is unchanged.
+    """
+    kinds = sorted({(job.maker, job.model) for job in jobs})
+    groups = [[job for job in jobs if (job.maker, job.model) == kind] for kind in kinds]
+
+    def holds(step: int) -> bool:
+        found = sequential.model_copy(update={"centring": step / CENTRINGS, "clearing": CLEARING})
+        return all(mean_upper(evidence_of(group, found))[1] <= 1.0 / headroom for group in groups)
+
+    step = next((step for step in range(CENTRINGS) if not holds(step)), CENTRINGS) - 1
+    return (
+        sequential.model_copy(update={"centring": step / CENTRINGS, "clearing": CLEARING}) if step >= 0 else sequential
+    )
 
 
 def carried(jobs: Sequence[MeasuredJob], sigma: float) -> list[dict[str, float]]:

@@ -117,11 +117,20 @@ class Calibration:
             "mean_exp_evidence": mean,
             "mean_exp_evidence_upper": upper,
             "holds": upper <= 1.0,
+            "centring": self.rules.sequential.centring,
+            "clearing": self.rules.sequential.clearing,
+            "drift": self._drift(),
             "flips": flips,
             "upwards": up,
             "upwards_interval": interval(up, flips) if flips else None,
             "carried": carried(self.everything, self.rules.sequential.sigma),
         }
+
+    def _drift(self) -> dict[str, float]:
+        """Returns the mean evidence of an honest job by maker, in nats."""
+        makers = sorted({job.maker for job in self.everything})
+        jobs = {maker: [job for job in self.everything if job.maker == maker] for maker in makers}
+        return {maker: float(evidence_of(jobs[maker], self.rules.sequential).mean()) for maker in makers}
 
 
 def bands(jobs: Sequence[MeasuredJob], rules: Rules) -> list[Band]:

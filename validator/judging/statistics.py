@@ -4,6 +4,9 @@ An honest engine differs from the verifier by small numerical noise on every sco
 to another token with probability Phi(-g / sigma); a flipped token is behind by a margin m. The alternative has
 ``ratio`` times the noise, and occasional outliers of any size.
 
+Honest engines flip less often than this law allows, so their unflipped choices would add up to a drift that a cheat
+could spend on flips. ``Sequential.centring`` leaves a share of it out, for every choice by its own distance.
+
 Axes: S sampled tokens.
 """
 
@@ -25,7 +28,8 @@ def log_likelihood_ratios(margins_S: F32, gaps_S: F32, sequential: Sequential) -
     distance_S = np.where(flipped_S, margins_S, gaps_S).astype(np.float64)
     honest_S = _carried(distance_S, sequential.sigma, sequential.floor)
     noisy_S = _carried(distance_S, sequential.sigma * sequential.ratio, sequential.outlier)
-    ratios_S: F64 = np.where(flipped_S, np.log(noisy_S / honest_S), np.log1p(-noisy_S) - np.log1p(-honest_S))
+    still_S = np.log1p(-noisy_S) - np.log1p(-honest_S)
+    ratios_S: F64 = np.where(flipped_S, np.log(noisy_S / honest_S), still_S) - sequential.centring * still_S
     return ratios_S
 
 

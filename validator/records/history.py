@@ -14,6 +14,7 @@ from itertools import islice
 import structlog
 
 from protocol.wire.evidence import Finding
+from protocol.wire.rules import Sequential
 from validator.records import record
 from validator.records.bundles import Bundles
 
@@ -28,13 +29,13 @@ log = structlog.get_logger()
 class _Past:
     """The settled rounds of one run under one set of rules: the folded ones, and the others in chain order."""
 
-    bound: float
+    sequential: Sequential
     seen: int = 0
     records: record.Records = field(init=False)
     waiting: list[record.SettledRound] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.records = record.Records(self.bound)
+        self.records = record.Records(self.sequential)
 
 
 class History:
@@ -56,7 +57,7 @@ class History:
         """
         if settled is not self._settled:
             self._settled = settled
-            self._pasts = {key: _Past(past.bound) for key, past in self._pasts.items()}
+            self._pasts = {key: _Past(past.sequential) for key, past in self._pasts.items()}
         for point in judging:
             self._past(point)
         for key, past in self._pasts.items():
@@ -107,7 +108,7 @@ class History:
         for juror, bundle in self._there(settled).items():
             for job in bundle.keys() & derived.keys():
                 stated, found = bundle[job].choices, derived[job].choices
-                if abs(stated - found) > -record.CLEARING_SHARE * past.bound:
+                if abs(stated - found) > -record.CLEARING_SHARE * past.sequential.bound:
                     place = {"round": settled.round, "job": job, "juror": juror}
                     log.warning("evidence_contradicted", **place, stated=stated, derived=found)
         for owner in {settled.owners[job] for job in derived}:
@@ -120,7 +121,7 @@ class History:
     def _past(self, point: record.RecordPoint) -> _Past:
         key = (point.run, point.rules_hash)
         if key not in self._pasts:
-            self._pasts[key] = _Past(point.sequential.bound)
+            self._pasts[key] = _Past(point.sequential)
             self._take_note(self._pasts[key], key)
         return self._pasts[key]
 

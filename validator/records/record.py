@@ -1,6 +1,7 @@
 """Records: evidence over the settled jobs of an owner's nodes, for cheats too small to detect in one job. PURE.
 
-    job        x = log p1/p0 in nats, in three tests
+    job        x = log p1/p0 in nats, in three tests; that of its choices is centred and at least ``Sequential.least``,
+               so that a drift of honest work cannot be spent
     test       s = max(0, s + x), job after job: a CUSUM, in which earlier honest work does not offset a cheat
     derived    the test over the jobs that this juror has measured itself: in its seat, or replayed; it starts anew
                after every job that it has not measured, so that nobody can select the jobs that count
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, takewhile
 
 import numpy as np
@@ -160,6 +161,11 @@ def ratios_of(measurements: Measurements | None) -> Ratios:
     return Ratios(choices, lopsidedness(up, flips - up), lopsidedness(flips - up, up))
 
 
+def bounded(ratios: Ratios, sequential: Sequential) -> Ratios:
+    """Returns what a job of these ratios adds to a state. Flips are even at best, so their tests stay unbounded."""
+    return replace(ratios, choices=max(sequential.least, ratios.choices))
+
+
 def lopsidedness(towards: int, away: int) -> float:
     """Returns log p1/p0 of the given numbers of flips toward and away, in nats."""
     return towards * math.log(LOPSIDED / EVEN) + away * math.log((1 - LOPSIDED) / (1 - EVEN))
@@ -171,7 +177,7 @@ def jobs_of(settled: SettledRound, owner: str) -> list[int]:
 
 
 def record_after(
-    record: OwnerRecord, owner: str, settled: SettledRound, figures: RoundFigures, bound: float
+    record: OwnerRecord, owner: str, settled: SettledRound, figures: RoundFigures, sequential: Sequential
 ) -> OwnerRecord:
     """Returns the record of ``owner`` after a round."""
     if owner in settled.condemned:
@@ -179,10 +185,10 @@ def record_after(
     suspected, derived = record.suspected, record.derived
     for job in jobs_of(settled, owner):
         own = figures.derived.get(job)
-        stated = own if own is not None or figures.seated else figures.statement(job, bound)
-        suspected = suspected if stated is None else suspected.after(stated)
+        stated = own if own is not None or figures.seated else figures.statement(job, sequential.bound)
+        suspected = suspected if stated is None else suspected.after(bounded(stated, sequential))
         if own is not None:
-            derived = derived.after(own)
+            derived = derived.after(bounded(own, sequential))
         elif not figures.seated:
             derived = EvidenceState()
     return OwnerRecord(suspected, derived)
@@ -191,8 +197,8 @@ def record_after(
 class Records:
     """Every owner's record after each settled round of one run under one set of rules, in chain order."""
 
-    def __init__(self, bound: float) -> None:
-        self._bound = bound
+    def __init__(self, sequential: Sequential) -> None:
+        self._sequential = sequential
         self._after: dict[str, list[tuple[SettledRound, OwnerRecord]]] = {}
 
     def settle(self, settled: SettledRound, figures: RoundFigures) -> None:
@@ -203,7 +209,7 @@ class Records:
 
     def after(self, record: OwnerRecord, owner: str, settled: SettledRound, figures: RoundFigures) -> OwnerRecord:
         """Returns the record of ``owner`` after one more round."""
-        return record_after(record, owner, settled, figures, self._bound)
+        return record_after(record, owner, settled, figures, self._sequential)
 
     def refold(self, owner: str, since: SettledRound, figures: Callable[[SettledRound], RoundFigures]) -> None:
         """Folds the rounds of ``owner`` again from ``since`` on, after jobs of that round were replayed."""
