@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,17 @@ def test_what_is_around_a_prompt_and_stop_tokens_are_part_of_the_rules_only_wher
         decode_rules(encoded.replace(b'"stop_tokens":[2,7],', b'"stop_tokens":[],'))
     with pytest.raises(Rejected, match="canonical"):
         decode_rules(encoded.replace(b'"prompt_before":"<user>\\n"', b'"prompt_before":""'))
+
+
+def test_centring_and_clearing_are_part_of_the_rules_only_where_they_are_set() -> None:
+    assert b"centring" not in ENCODED
+    assert b"clearing" not in ENCODED
+    fitted = RULES.sequential.model_copy(update={"centring": 0.75, "clearing": 0.25})
+    rules = RULES.model_copy(update={"sequential": fitted})
+    assert b'"centring":0.75,"clearing":0.25,' in encode_rules(rules)
+    assert decode_rules(encode_rules(rules)) == rules
+    assert RULES.sequential.least == -math.inf
+    assert fitted.least == -0.25 * fitted.bound
 
 
 @pytest.mark.parametrize("tokens", ["[7,2]", "[2,2]", "[-1]", "[16777216]", str(list(range(17)))])

@@ -7,15 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol.wire.reasons import Reason
-from protocol.wire.rules import Rules
+from protocol.wire.rules import Rules, Sequential
 from tests.validator.conftest import RULES
 from validator.calibration.fitting import ENOUGH_TOKENS, SHORT_FACTOR, SHORT_TOKENS, Fitted, fit
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import (
+    LEAST_FLIPS,
     by_prompt,
     carried,
+    centred,
     distinct,
     evidence_of,
     mean_upper,
@@ -27,6 +31,7 @@ from validator.calibration.power import power, reason_under, steering, verdicts
 from validator.calibration.tails import tail
 from validator.judging.numeric_checks import SWAP
 from validator.judging.statistics import log_likelihood_ratios
+from validator.records.record import EvidenceState, Ratios
 
 SIGMA = 0.01
 RULES_HERE = RULES.model_copy(update={"samples_per_group": 2, "groups_per_job": 4})
@@ -179,6 +184,67 @@ def test_evidence_of_honest_jobs_has_a_mean_of_one_at_most(fitted: Fitted) -> No
     assert mean <= upper <= 1.0
     rows = carried(jobs(300, seed=7), fitted.rules.sequential.sigma)
     assert sum(row["carried"] for row in rows) <= sum(row["expected"] for row in rows)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1 << 20), st.floats(0.2, 0.5))
+def test_centred_and_bounded_evidence_of_honest_jobs_has_a_mean_of_one_at_most(seed: int, share: float) -> None:
+    roomy = Sequential(sigma=SIGMA)
+    found = centred(jobs(200, share * SIGMA, seed), roomy, 2.0)
+    assert found.clearing is not None
+    assert found.centring > 0.3
+    others = evidence_of(jobs(400, share * SIGMA, seed + 1), found)
+    assert others.min() >= found.least
+    assert np.exp(others).mean() <= 1.0
+    assert others.mean() > evidence_of(jobs(400, share * SIGMA, seed + 1), roomy).mean()
+
+
+def test_no_engine_and_no_version_is_centred_by_the_noise_of_a_quieter_one() -> None:
+    roomy, quiet = Sequential(sigma=2 * SIGMA), jobs(200, SIGMA / 4)
+    loud = [replace(each, model="later") for each in jobs(200, SIGMA, seed=3)]
+    alone, both = centred(loud, roomy, 2.0), centred([*quiet, *loud], roomy, 2.0)
+    assert both == alone
+    assert both.centring < centred(quiet, roomy, 2.0).centring
+
+
+def test_a_test_is_not_centred_by_too_few_flips_or_where_honest_jobs_have_no_drift_to_spare() -> None:
+    still = jobs(100, SIGMA / 1000)
+    assert sum(int((each.margins_S > 0).sum()) for each in still) < LEAST_FLIPS
+    assert centred(still, Sequential(sigma=SIGMA), 1.0) == Sequential(sigma=SIGMA)
+    assert centred(jobs(100), Sequential(sigma=SIGMA / 4), 1.0) == Sequential(sigma=SIGMA / 4)
+
+
+def steered(generator: np.random.Generator, made: MeasuredJob, share: float, reach: float) -> MeasuredJob:
+    """A job in which this share of the choices within ``reach`` went to the runner-up."""
+    taken_S = (made.margins_S == 0) & (made.gaps_S <= reach) & (generator.random(len(made.gaps_S)) < share)
+    return replace(made, margins_S=np.where(taken_S, np.maximum(made.gaps_S, 1e-6), made.margins_S))
+
+
+def test_the_drift_of_honest_work_cannot_be_spent_on_flips() -> None:
+    generator, roomy, noise_of_engine = np.random.default_rng(12), Sequential(sigma=2 * SIGMA), SIGMA / 4
+    found = centred(jobs(400, noise_of_engine), roomy, 2.0)
+    honest = jobs(200, noise_of_engine, seed=13)
+    share = next(
+        share
+        for share in np.linspace(0.5, 0.01, 50)
+        if evidence_of([steered(generator, each, share, 7 * SIGMA) for each in honest], roomy).mean() < -0.2
+    )
+    cheat = [steered(generator, each, share, 7 * SIGMA) for each in honest]
+    drift = float(evidence_of(cheat, found).mean())
+    assert drift > 0, "what balances the test as it was does not balance it once centred"
+    waited = []
+    for _ in range(200):
+        state, waits = EvidenceState(), 0
+        while state.choices < found.bound:
+            x = float(evidence_of([cheat[generator.integers(len(cheat))]], found)[0])
+            state, waits = state.after(Ratios(x, 0.0, 0.0)), waits + 1
+        waited.append(waits)
+    assert float(np.mean(waited)) <= 1.5 * found.bound / drift
+    highest, state = 0.0, EvidenceState()
+    for x in generator.choice(evidence_of(honest, found), 20_000).tolist():
+        state = state.after(Ratios(x, 0.0, 0.0))
+        highest = max(highest, state.choices)
+    assert highest < found.bound
 
 
 def test_what_rollouts_of_one_prompt_share_counts_once() -> None:

@@ -182,6 +182,16 @@ def test_a_job_that_a_juror_could_not_measure_counts_nothing_and_one_it_did_not_
     assert replayed == OwnerRecord(EvidenceState(5.0), EvidenceState(5.0)), "a replay outweighs any statement"
 
 
+@given(st.lists(ratios(), max_size=20), st.floats(0.01, 1.0))
+def test_no_job_clears_more_than_its_share_of_the_bound(xs: list[float], clearing: float) -> None:
+    bounding, record = SEQUENTIAL.model_copy(update={"clearing": clearing}), OwnerRecord()
+    for number, x in enumerate(xs, 1):
+        after = record_after(record, OWNER, settled(number), view(x), bounding)
+        raised = max(record.derived.choices, record.derived.choices + x)
+        assert record.derived.choices - clearing * BOUND - 1e-9 <= after.derived.choices <= raised
+        record = after
+
+
 def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None:
     records, rounds = Records(SEQUENTIAL), [settled(number) for number in (1, 2, 3)]
     planted = view(seated=False, stated=[{0: Ratios(BOUND, 0.0, 0.0)}])

@@ -49,3 +49,16 @@ def test_evidence_is_finite_and_no_flip_speaks_for_an_honest_engine(margins: F32
     assert np.isfinite(ratios).all()
     assert (ratios[margins > 0] >= 0).all()
     assert (ratios[margins == 0] <= 0).all()
+
+
+@given(
+    arrays.arrays(np.float32, 8, elements=st.floats(0, 1e6, width=32)),
+    arrays.arrays(np.float32, 8, elements=st.floats(0, 1e6, width=32)),
+    st.floats(0, 0.99),
+)
+def test_centring_leaves_out_a_share_of_the_same_choice_unflipped(margins: F32, gaps: F32, centring: float) -> None:
+    centred = TEST.model_copy(update={"centring": centring})
+    distances = np.where(margins > 0, margins, gaps)
+    still = log_likelihood_ratios(np.zeros_like(margins), distances, TEST)
+    plain = log_likelihood_ratios(margins, gaps, TEST)
+    assert np.allclose(log_likelihood_ratios(margins, gaps, centred), plain - centring * still)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -42,8 +43,8 @@ BISECTIONS, GROUPS = 40, 200
 WIDER = 1.1
 WIDENINGS = 120
 
-CLEARING, CENTRINGS = 0.1, 100
-"""Share of the bound that one job clears, where honest jobs allow for it, and steps in which centring is fitted."""
+CLEARING, CENTRINGS, LEAST_FLIPS = 0.1, 100, 20
+"""Share of the bound that one job clears at most, steps in which centring is fitted, and flips that it takes."""
 
 
 def noise(job: MeasuredJob, temperature: float) -> F64:
@@ -132,7 +133,8 @@ def _sigma_that_carries(ordered_S: F64, events: float) -> float:
 def evidence_of(jobs: Sequence[MeasuredJob], sequential: Sequential) -> F64:
     """Returns what the choices of each job add to a record (J,), in nats."""
     sums_J = [log_likelihood_ratios(job.margins_S, job.gaps_S, sequential).sum() for job in jobs]
-    return np.maximum(np.array(sums_J), sequential.least)
+    bounded_J: F64 = np.maximum(np.array(sums_J, dtype=np.float64), sequential.least)
+    return bounded_J
 
 
 def mean_upper(evidence_J: F64) -> tuple[float, float]:
@@ -155,20 +157,36 @@ def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Se
 def centred(jobs: Sequence[MeasuredJob], sequential: Sequential, headroom: float) -> Sequential:
     """Returns the test with bounded clearing and the most centring that honest jobs allow for.
 
-    With both, the jobs of each maker and model have mean exp(x) of at most 1 / ``headroom`` at the upper 95% bound: a
-    worker names its engine itself, and versions follow one another. Where no centring does, the test is unchanged.
+    With both, and were flips ``headroom`` times as frequent, the jobs of each maker and model have mean exp(x) of at
+    most 1 at the upper 95% bound: a worker names its engine itself, and versions follow one another. The test is
+    unchanged where no centring keeps this, or a maker's jobs have fewer than ``LEAST_FLIPS``.
     """
-    kinds = sorted({(job.maker, job.model) for job in jobs})
-    groups = [[job for job in jobs if (job.maker, job.model) == kind] for kind in kinds]
+    plain = sequential.model_copy(update={"centring": 0.0, "clearing": None})
+    makers_J, models_J = np.array([job.maker for job in jobs]), np.array([job.model for job in jobs])
+    flips_J = np.array([int((job.margins_S > 0).sum()) for job in jobs])
+    if any(flips_J[makers_J == maker].sum() < LEAST_FLIPS for maker in set(makers_J)):
+        return sequential
+    evidence_J = evidence_of(jobs, plain)
+    still_J = evidence_of([_unflipped(job) for job in jobs], plain)
+    least = sequential.model_copy(update={"clearing": CLEARING}).least
 
-    def holds(step: int) -> bool:
-        found = sequential.model_copy(update={"centring": step / CENTRINGS, "clearing": CLEARING})
-        return all(mean_upper(evidence_of(group, found))[1] <= 1.0 / headroom for group in groups)
+    def holds(centring: float) -> bool:
+        centred_J = np.maximum(evidence_J - centring * still_J, least)
+        for maker, model in {(job.maker, job.model) for job in jobs}:
+            inside_J = (makers_J == maker) & (models_J == model)
+            of_flips = float(np.exp(evidence_J - still_J)[inside_J].mean())
+            if mean_upper(centred_J[inside_J])[1] * of_flips ** (headroom - 1.0) > 1.0:
+                return False
+        return True
 
-    step = next((step for step in range(CENTRINGS) if not holds(step)), CENTRINGS) - 1
-    return (
-        sequential.model_copy(update={"centring": step / CENTRINGS, "clearing": CLEARING}) if step >= 0 else sequential
-    )
+    fitting = [step / CENTRINGS for step in range(CENTRINGS) if holds(step / CENTRINGS)]
+    return sequential.model_copy(update={"centring": fitting[-1], "clearing": CLEARING}) if fitting else sequential
+
+
+def _unflipped(job: MeasuredJob) -> MeasuredJob:
+    """Returns the job as if every choice had stayed where it was, by the same distances."""
+    distance_S = np.where(job.margins_S > 0, job.margins_S, job.gaps_S)
+    return replace(job, margins_S=np.zeros_like(job.margins_S), gaps_S=distance_S)
 
 
 def carried(jobs: Sequence[MeasuredJob], sigma: float) -> list[dict[str, float]]:
