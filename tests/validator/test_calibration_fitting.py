@@ -199,6 +199,12 @@ def test_centred_and_bounded_evidence_of_honest_jobs_has_a_mean_of_one_at_most(s
     assert others.mean() > evidence_of(jobs(400, share * SIGMA, seed + 1), roomy).mean()
 
 
+def test_a_calibration_fits_centring_anew_whatever_the_rules_had_before(fitted: Fitted) -> None:
+    before = RULES_HERE.sequential.model_copy(update={"centring": 0.99, "clearing": 0.01})
+    again = fit(jobs(400), RULES_HERE.model_copy(update={"sequential": before}), 0.05, 1.0)
+    assert again.rules == fitted.rules
+
+
 def test_no_engine_and_no_version_is_centred_by_the_noise_of_a_quieter_one() -> None:
     roomy, quiet = Sequential(sigma=2 * SIGMA), jobs(200, SIGMA / 4)
     loud = [replace(each, model="later") for each in jobs(200, SIGMA, seed=3)]

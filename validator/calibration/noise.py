@@ -145,9 +145,12 @@ def mean_upper(evidence_J: F64) -> tuple[float, float]:
 
 
 def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Sequential, bool]:
-    """Widens ``sigma`` until honest jobs have mean exp(x) of at most 1; returns the test, and whether they do."""
+    """Widens ``sigma`` until honest jobs have mean exp(x) of at most 1; returns the test, and whether they do.
+
+    The test is not yet centred; see ``centred``.
+    """
     for _ in range(WIDENINGS):
-        sequential = rules.sequential.model_copy(update={"sigma": sigma})
+        sequential = rules.sequential.model_copy(update={"sigma": sigma, "centring": 0.0, "clearing": None})
         if mean_upper(evidence_of(jobs, sequential))[1] <= 1.0:
             return sequential, True
         sigma *= WIDER
