@@ -88,7 +88,7 @@ SLOWEST = {name for name in SLIGHT if name.endswith("-prefilled")}
 )
 def test_evidence_against_a_slight_cheat_adds_up(stage: Stage, name: str) -> None:
     judged = jobs_of(stage, name, SLIGHT_JOBS)
-    total = sum(ratios_of_job(one).choices for one in judged)
+    total = sum(ratios_of_job(one, stage).choices for one in judged)
     caught = sum(not passed(one) for one in judged)
     assert caught or total > stage.rules.sequential.bound / 10
 
