@@ -71,7 +71,7 @@ class TokenMeasurements:
     null_C: F64
     canonical_C: NDArray[np.bool_]
     chunks_N: NDArray[np.int64]
-    unequal_N: NDArray[np.int64] | None
+    unequal_N: NDArray[np.int64] | None = field(default=None, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
     @property
