@@ -262,10 +262,26 @@ class SteeringWorker(Choosing):
         for b, n in enumerate(step.rows):
             wanted, written = self.wanted[n], step.written[n]
             if len(written) < len(wanted) and tuple(written) == wanted[: len(written)]:
-                better = wanted[len(written)]
-                if step.scores_BV[b, tokens_B[b]] - step.scores_BV[b, better] <= room:
+                better, margin = wanted[len(written)], self._margin(step, b, wanted[len(written)])
+                if 0 < margin <= room and self.steers(n):
+                    self.flipped(n, self._upward(step, b, better))
                     tokens_B[b] = better
         return tokens_B
+
+    def steers(self, rollout: int) -> bool:
+        """Returns whether to take the chance that a rollout offers."""
+        return True
+
+    def flipped(self, rollout: int, upward: bool) -> None:
+        """Takes note of a flip towards the right working, of this direction."""
+
+    def _margin(self, step: ChoiceStep, row: int, token: int) -> float:
+        return float(step.scores_BV[row].max() - step.scores_BV[row, token])
+
+    def _upward(self, step: ChoiceStep, row: int, token: int) -> bool:
+        """Returns whether a token is likelier than the seeded choice."""
+        logits_V = step.logits[0][row]
+        return bool(logits_V[token] > logits_V[step.scores_BV[row].argmax()])
 
 
 def right_working(environment: Environment, task: Task) -> str:

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from deploy.adversaries.models import Kind
-from deploy.runs.run_file import read_run_file
+from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.tensor.model import load_model
+from protocol.wire.rules import decode_rules
 from tests.zoo.stage import Stage
 from trainer.builtin import Warmup, make_builtin
 
@@ -37,6 +38,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     rules = rules.model_copy(update={"groups_per_job": 2})
     stage = Stage.of(rules, directory / "older", directory / "policy")
     return replace(stage, models=_models(directory))
+
+
+@pytest.fixture(scope="package")
+def half(stage: Stage) -> Stage:
+    """The same models under the calibrated rules in bfloat16."""
+    rules = decode_rules(BUILTIN.with_name("builtin-bfloat16-rules.json").read_bytes())
+    return Stage.of(rules.model_copy(update={"groups_per_job": 2}), stage.older, stage.directory)
 
 
 def _models(directory: Path) -> Callable[[Kind, Environment], Path]:

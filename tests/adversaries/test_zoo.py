@@ -8,6 +8,7 @@ import pytest
 from deploy.adversaries import ADVERSARIES, FAULTY_VALIDATORS
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
+from tests.zoo import waiting
 from tests.zoo.asking import Said
 from tests.zoo.honest import honest
 from tests.zoo.jurors import juror_rows
@@ -79,7 +80,7 @@ def test_no_job_of_a_plain_cheat_passes(stage: Stage, name: str) -> None:
         assert found == {VOID[name]}
 
 
-SLIGHT = [name for name, entry in ADVERSARIES.items() if entry.kind == "slight" and name != "steering"]
+SLIGHT = [name for name, entry in ADVERSARIES.items() if entry.kind == "slight" and not name.startswith("steering")]
 SLOWEST = {name for name in SLIGHT if name.endswith("-prefilled")}
 
 
@@ -155,3 +156,12 @@ def test_a_worker_that_does_not_serve_what_it_signed_gains_nothing() -> None:
         "junk then truth, with the stores",
         "withhold, with the stores",
     }
+
+
+@pytest.mark.parametrize("name", ["steering", "steering-in-balance", "steering-within-groups"])
+def test_a_record_in_bfloat16_says_who_steers_however_it_pays_for_it(half: Stage, name: str) -> None:
+    judged = jobs_of(half, name, SLIGHT_JOBS // 2)
+    assert sum(map(passed, judged)) >= len(judged) - 1
+    found = waiting.predicted([ratios_of_job(one, half) for one in judged], half.rules.sequential.bound)
+    assert found is not None
+    assert found < 60

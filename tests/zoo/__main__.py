@@ -21,7 +21,7 @@ from tests.zoo.honest import Honest
 from tests.zoo.jurors import SHARE, JurorRow, juror_rows
 from tests.zoo.models import prepare
 from tests.zoo.plan import GROUPS, carry_out, plan, stage_of
-from tests.zoo.rows import SHOWN_JOBS, Row
+from tests.zoo.rows import SHOWN_JOBS, STEERING, Row
 from tests.zoo.stage import JOBS_AT_ONCE, one_thread
 from tests.zoo.withholders import WITHHOLDERS, WithholderRow, withholder_rows
 
@@ -95,9 +95,10 @@ def show(
     console.print(_honest(honest, rules.sequential.void_budget))
     console.print(_jurors(jurors))
     console.print(_withholders(withholders))
-    console.print(*_steering(rows), sep="\n")
+    console.print(_steering(rows))
     said = {"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest), "jurors": caught(jurors)}
-    print(json.dumps(said | {"withholders": refused(withholders)}), flush=True)
+    said |= {"withholders": refused(withholders), "steering": steered(rows)}
+    print(json.dumps(said), flush=True)
 
 
 def caught(jurors: Sequence[JurorRow]) -> dict[str, dict[str, float | None]]:
@@ -208,13 +209,22 @@ def _withholders(rows: Sequence[WithholderRow]) -> Table:
     return table
 
 
-def _steering(rows: Sequence[Row]) -> list[str]:
-    return [
-        f"steering budget, {row.dtype}: {row.flips_passed:.3f} flips per 1,000 tokens pass single jobs; the record "
-        + ("does not condemn that within the jobs judged" if row.record is None else f"takes {row.record} jobs")
-        for row in rows
-        if row.name == "steering"
-    ]
+def steered(rows: Sequence[Row]) -> dict[str, int | None]:
+    """The steerers' part of the last line: jobs until 99 of 100 are found, by name and dtype; null: more than these."""
+    return {f"{row.name}@{row.dtype}": row.jobs_to_99 for row in rows if row.name.startswith(STEERING)}
+
+
+def _steering(rows: Sequence[Row]) -> Table:
+    table = Table(title="steering: tokens chosen for their reward, within the bound of single jobs")
+    for column in ("steerer", "rules", "‰ flips that pass", "jobs to 99%", "record", "predicted", "uplift of reward"):
+        table.add_column(column, justify="left" if column in ("steerer", "rules") else "right")
+    for row in rows:
+        if row.name.startswith(STEERING):
+            found, record = (f"> {row.jobs}" if each is None else str(each) for each in (row.jobs_to_99, row.record))
+            predicted = "" if row.predicted is None else f"{row.predicted:.1f}"
+            gained = "nothing accepted" if row.uplift is None else f"{row.uplift:+.3f}"
+            table.add_row(row.name, row.dtype, f"{row.flips_passed:.2f}", found, record, predicted, gained)
+    return table
 
 
 if __name__ == "__main__":

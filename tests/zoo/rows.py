@@ -13,10 +13,13 @@ from protocol.wire.rules import Thresholds
 from tests.zoo import waiting
 from tests.zoo.asking import Said, ask
 from tests.zoo.stage import Judged, Stage, passed
+from tests.zoo.uplift import uplift
 from validator.records.record import Ratios, bounded, ratios_of
 
 SHOWN_JOBS = 32
 """So many jobs of each adversary are shown to the package."""
+STEERING = "steering"
+"""Beginning of the names of those that choose tokens for their reward."""
 BYTES_ROUNDS = 64
 """Rounds of honest work that byte-level cheats are made of, over and over."""
 
@@ -31,6 +34,7 @@ class Row:
     record, predicted   the same by the record alone, and as the first half of the jobs foretells
     flips_passed        flips per 1,000 tokens of the jobs that were accepted
     chunks, chunks_ours chunks measured, and how many of them pass our check of activations
+    uplift              of a steerer: mean reward of its first accepted jobs beyond that of honest work
     """
 
     name: str
@@ -50,6 +54,7 @@ class Row:
     chunks: int
     chunks_ours: int
     said: Said
+    uplift: float | None = None
 
     @property
     def share(self) -> float:
@@ -72,7 +77,8 @@ def row_of(stage: Stage, name: str, jobs: int, toploc: bool = True) -> Row:
         for one in part:  # files may be large: only those that are shown are kept
             judged.append(one if len(judged) < SHOWN_JOBS else replace(one, file=b""))
     said = ask(stage, judged[:SHOWN_JOBS]) if toploc else Said()
-    return conclude(name, kind, judged, stage, said)
+    row = conclude(name, kind, judged, stage, said)
+    return replace(row, uplift=uplift(stage, judged[:SHOWN_JOBS])) if name.startswith(STEERING) else row
 
 
 def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said: Said) -> Row:
