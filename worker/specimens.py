@@ -13,6 +13,7 @@ import torch
 from protocol.environments.registry import environment as environment_of
 from protocol.errors import Misconfigured, Rejected
 from protocol.tensor.completions import Completion, Request
+from protocol.tensor.determinism import ExactShape
 from protocol.tensor.directory import check_model_directory, weights_hash
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash
@@ -139,7 +140,8 @@ def generate_specimens(
     check_model_directory(model)
     rules = _read_rules(rules_file)
     environment = environment_of(rules.environment.name, rules.environment.params)
-    producer = Producer(make_engine(engine, rules.model.dtype, device), rules, environment, NOWHERE)
+    made_by = make_engine(engine, rules.model.dtype, device, ExactShape.of(rules))
+    producer = Producer(made_by, rules, environment, NOWHERE)
     producer.load(0, model)
     told = [0]
 
