@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.zoo.waiting import by_single_jobs, measured, predicted
+from deploy.zoo.waiting import by_single_jobs, measured, predicted
 from validator.records.record import Ratios
 
 BOUND = 28.7

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from deploy.adversaries import ADVERSARIES, FAULTY_VALIDATORS
+from deploy.zoo import waiting
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
-from tests.zoo import waiting
 from tests.zoo.asking import Said
 from tests.zoo.honest import honest
 from tests.zoo.jurors import juror_rows

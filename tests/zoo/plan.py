@@ -12,10 +12,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from deploy.adversaries import ADVERSARIES
-from deploy.runs.run_file import BUILTIN, read_run_file
+from deploy.runs.run_file import BUILTIN
+from deploy.zoo.trial import rules_in
 from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.determinism import ExactShape
-from protocol.wire.rules import Rules, decode_rules
+from protocol.wire.rules import Rules
 from tests.zoo.honest import Honest, honest
 from tests.zoo.models import policies
 from tests.zoo.rows import Row, row_of
@@ -48,11 +49,6 @@ class HonestTask:
 
 
 ZooTask = CheatTask | HonestTask
-
-
-def rules_in(path: Path) -> Rules:
-    """The rules of a run file, or of a file of calibrated rules."""
-    return read_run_file(path).rules if path.suffix == ".toml" else decode_rules(path.read_bytes())
 
 
 def rule_files() -> list[Path]:

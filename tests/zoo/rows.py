@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deploy.adversaries import ADVERSARIES
+from deploy.zoo import waiting
 from protocol.wire.rules import Thresholds
-from tests.zoo import waiting
 from tests.zoo.asking import Said, ask
 from tests.zoo.stage import Judged, Stage, passed
 from tests.zoo.uplift import uplift

@@ -1,4 +1,4 @@
-"""How many jobs it takes until a node's record condemns it: as its jobs had it, and as their first half foretells.
+"""Jobs until a node's record condemns it: as its jobs had it, and as their first half foretells.
 
 PURE. Axes: J jobs, W walks, E tests.
 """
