@@ -1,0 +1,121 @@
+"""Rewards among owners raise an alarm, and a juror's own samples condemn, each within its budget."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.bench.power import BOUND, Market, play
+from validator.records.rewards import (
+    ALARM_ROUNDS,
+    SAMPLED_TILTS,
+    GroupRewards,
+    RoundRewards,
+    SampledGroup,
+    compared,
+    condemns,
+    evidence_after,
+    log_e_values,
+    sampled,
+    to_sample,
+)
+
+REWARDS = st.lists(st.floats(0, 1), min_size=1, max_size=4)
+QUIET, LOUD = np.full(4, -0.5), np.full(4, 6.0)
+
+
+def means(owner: str, *values: float | None) -> list[GroupRewards]:
+    return [GroupRewards(owner, "sums", () if value is None else (value,)) for value in values]
+
+
+@given(REWARDS, REWARDS)
+def test_the_e_values_of_all_ways_to_deal_the_pool_average_to_one(own: list[float], others: list[float]) -> None:
+    pool = own + others
+    dealt = [
+        log_e_values(
+            [pool[place] for place in places],
+            [value for place, value in enumerate(pool) if place not in places],
+            SAMPLED_TILTS,
+        )
+        for places in combinations(range(len(pool)), len(own))
+    ]
+    np.testing.assert_allclose(np.exp(dealt).mean(axis=0), 1.0)
+
+
+@given(REWARDS, REWARDS, st.integers(0, 3), st.floats(0, 1))
+def test_an_owner_that_lowers_its_own_rewards_never_raises_its_evidence(
+    own: list[float], others: list[float], place: int, share: float
+) -> None:
+    lower = list(own)
+    lower[place % len(own)] *= share
+    assert (log_e_values(lower, others, SAMPLED_TILTS) <= log_e_values(own, others, SAMPLED_TILTS) + 1e-9).all()
+
+
+def test_equal_rewards_and_an_owner_alone_say_nothing() -> None:
+    assert not compared("a", means("a", 0.5, 0.5) + means("b", 0.5)).any()
+    assert not compared("a", means("a", 0.1, 0.9)).any()
+    assert sampled([SampledGroup((1.0, 1.0), (1.0, 1.0))]) == pytest.approx(np.zeros(4))
+
+
+def test_sources_are_compared_apart() -> None:
+    easy = [GroupRewards(owner, "easy", (1.0,)) for owner in "ab"]
+    hard = [GroupRewards("b", "hard", (0.0,)) for _ in range(9)]
+    assert not compared("a", easy + hard).any()
+
+
+def test_a_missing_group_counts_as_zero_for_its_owner_and_not_at_all_for_others() -> None:
+    others = means("b", 0.2, 0.4, 0.6)
+    np.testing.assert_array_equal(
+        compared("a", means("a", 0.9, None) + others), compared("a", means("a", 0.9, 0) + others)
+    )
+    np.testing.assert_array_equal(
+        compared("a", means("a", 0.9) + others + means("c", None)), compared("a", means("a", 0.9) + others)
+    )
+
+
+def test_earlier_honest_work_does_not_offset_a_cheat() -> None:
+    fresh, late = evidence_after([LOUD, LOUD]), evidence_after([QUIET] * 500 + [LOUD, LOUD])
+    assert late[-1] >= fresh[-1]
+
+
+def test_evidence_starts_anew_after_a_round_that_was_not_sampled() -> None:
+    assert evidence_after([LOUD, None, LOUD]) == [6.0, -math.inf, 6.0]
+
+
+def test_an_alarm_asks_for_the_rounds_behind_it_that_are_not_sampled_newest_first() -> None:
+    past = [RoundRewards(number, QUIET) for number in range(5)]
+    assert to_sample(past) == []
+    past += [RoundRewards(5, LOUD), RoundRewards(6, LOUD, sampled=QUIET), RoundRewards(7, LOUD)]
+    assert [each.round for each in to_sample(past)] == [7, 5]
+
+
+def test_the_comparison_alone_condemns_nobody() -> None:
+    assert not condemns([RoundRewards(number, LOUD) for number in range(100)], 1, 1.0)
+    assert condemns([RoundRewards(number, QUIET, sampled=LOUD) for number in range(9)], 10**6, 1e-6)
+
+
+def test_honest_owners_of_unequal_shares_stay_within_both_budgets() -> None:
+    rounds, played = 60, [play(Market(shares=(1, 2, 3, 8)), seed, 60, every_round=True) for seed in range(15)]
+    evidence = np.array([[owner.compared, owner.sampled] for market in played for owner in market])
+    for budget in (0.5, 0.1):
+        crossed = (evidence.max(axis=2) >= math.log(rounds / budget)).mean(axis=0)
+        assert (crossed <= budget).all()
+
+
+def test_a_cheat_is_alarmed_and_then_condemned() -> None:
+    market = play(Market(shares=(2,) * 10, cheats=1, uplift=0.2), 1, 120)
+    assert max(market[0].compared) >= math.log(ALARM_ROUNDS)
+    assert max(market[0].sampled) >= BOUND
+    assert not any(max(owner.sampled, default=-math.inf) >= BOUND for owner in market[1:])
+
+
+def test_cheats_that_do_worse_make_honest_owners_look_steered_and_condemn_none() -> None:
+    market = play(Market(shares=(1,) * 10, cheats=6, uplift=-0.3), 2, 80)
+    honest = market[6:]
+    assert any(max(owner.compared) >= math.log(ALARM_ROUNDS) for owner in honest)
+    assert all(max(owner.sampled, default=-math.inf) < BOUND / 2 for owner in market)
