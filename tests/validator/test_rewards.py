@@ -94,13 +94,19 @@ def test_an_alarm_asks_for_the_rounds_behind_it_that_are_not_sampled_newest_firs
     assert [each.round for each in to_sample(past)] == [7, 5]
 
 
+def test_an_alarm_outlasts_evidence_that_wavers_and_ends_with_it() -> None:
+    loud = [RoundRewards(0, LOUD), RoundRewards(1, LOUD)]
+    assert to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 14))])
+    assert not to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 18))])
+
+
 def test_the_comparison_alone_condemns_nobody() -> None:
     assert not condemns([RoundRewards(number, LOUD) for number in range(100)], 1, 1.0)
     assert condemns([RoundRewards(number, QUIET, sampled=LOUD) for number in range(9)], 10**6, 1e-6)
 
 
 def test_honest_owners_of_unequal_shares_stay_within_both_budgets() -> None:
-    rounds, played = 60, [play(Market(shares=(1, 2, 3, 8)), seed, 60, every_round=True) for seed in range(15)]
+    rounds, played = 40, [play(Market(shares=(1, 2, 3, 8)), seed, 40, every_round=True) for seed in range(15)]
     evidence = np.array([[owner.compared, owner.sampled] for market in played for owner in market])
     for budget in (0.5, 0.1):
         crossed = (evidence.max(axis=2) >= math.log(rounds / budget)).mean(axis=0)

@@ -30,14 +30,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-COMPARED_TILTS = np.array([0.1, 0.2, 0.4, 0.8])
-"""Tilts of the comparison, in standard deviations of the pool: uplifts of about 0.03 to 0.3."""
+COMPARED_TILTS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+"""Tilts of the comparison, in standard deviations of the pool: leads over the others of about 0.015 to 0.3."""
 
 SAMPLED_TILTS = np.array([0.2, 0.4, 0.8, 1.6])
 """Tilts of the samples, per unit of reward: log odds, for uplifts of about 0.03 to 0.3."""
 
 ALARM_ROUNDS = 10_000
 """Least number of rounds, on average, between alarms on an honest owner among honest ones; they cost samples only."""
+
+ENDING_SHARE = 0.5
+"""Share of its bound at which an alarm ends, so that samples are not broken off where the evidence wavers."""
 
 LogE = NDArray[np.float64]
 """Log e-values in nats by tilt, [T]."""
@@ -50,6 +53,11 @@ class GroupRewards:
     owner: str
     source: str
     rewards: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean reward, zero without any."""
+        return math.fsum(self.rewards) / max(1, len(self.rewards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +107,9 @@ def compared(owner: str, groups: Iterable[GroupRewards]) -> LogE:
     others: dict[str, list[float]] = {}
     for group in groups:
         if group.owner == owner:
-            own.setdefault(group.source, []).append(float(np.mean(group.rewards or (0.0,))))
+            own.setdefault(group.source, []).append(group.mean)
         elif group.rewards:
-            others.setdefault(group.source, []).append(float(np.mean(group.rewards)))
+            others.setdefault(group.source, []).append(group.mean)
     evidence = np.zeros(len(COMPARED_TILTS))
     for source, means in own.items():
         rest = others.get(source, [])
@@ -133,8 +141,10 @@ def to_sample(past: Sequence[RoundRewards]) -> list[RoundRewards]:
 
     The window begins where the comparison speaks loudest, and ends with the latest round.
     """
-    evidence = evidence_after(each.compared for each in past)
-    if not evidence or evidence[-1] < math.log(ALARM_ROUNDS):
+    alarm, bound = False, math.log(ALARM_ROUNDS)
+    for evidence in evidence_after(each.compared for each in past):
+        alarm = evidence >= (ENDING_SHARE * bound if alarm else bound)
+    if not alarm:
         return []
     since_RT = np.cumsum([each.compared for each in reversed(past)], axis=0)
     length = 1 + max(range(len(past)), key=lambda back: _log_mean(since_RT[back]))

@@ -1,0 +1,67 @@
+"""A juror's own samples for the prompts of a settled job, and their rewards beside the owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from eth_utils import keccak
+from numpy.typing import NDArray
+
+from protocol.tensor.completions import Request
+from protocol.tensor.decode import decode
+from protocol.wire.rollout import Rollout
+from protocol.wire.rules import Rules
+from protocol.wire.sampling import noise_key
+from protocol.wire.seeds import prompt_seed
+from validator.judging.judge import PolicyVersion
+from validator.records.rewards import SampledGroup
+
+SAMPLES_SHARE = 2
+"""Samples of the juror for each of the owner's: two thirds of what unlimited ones would tell."""
+
+
+def sampled_groups(
+    policy: PolicyVersion,
+    rules: Rules,
+    seed: bytes,
+    rollouts: Sequence[Rollout],
+    secret: bytes,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[SampledGroup]:
+    """Returns the rewards of each group of the job with this ``seed``, and those that this juror samples.
+
+    ``policy`` is the version that the job was generated with, and ``rollouts`` are those of the accepted artifact;
+    without any the job is missing, and its rewards are zero. ``secret``, 32 bytes of this juror, fixes its noise, so
+    that sampling again gives the same. Rewards are the task's, in [0, 1], without what a missed length takes off.
+
+    Raises:
+        Unavailable: ``cancelled`` returned true, or what judges answers does not run.
+    """
+    model, size = policy.model, rules.samples_per_group
+    problems = [policy.tasks.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
+    own, count = keccak(b"assize/juror-samples/1" + secret + seed), SAMPLES_SHARE * size
+    requests = [
+        Request(
+            model.prompt_tokens(problem.prompt, rules),
+            noise_key(own, group * count + sample),
+            rules.max_tokens,
+            rules.temperature,
+            model.stop_tokens(rules),
+        )
+        for group, problem in enumerate(problems)
+        for sample in range(count)
+    ]
+    completions = decode(model.network, requests, cancelled)
+
+    def rewards(group: int, outputs: Iterable[Sequence[int] | NDArray[np.int32]]) -> tuple[float, ...]:
+        return tuple(policy.tasks.reward(problems[group], model.completion_text(tokens)) for tokens in outputs)
+
+    return [
+        SampledGroup(
+            rewards(group, (each.output_tokens for each in rollouts[group * size : (group + 1) * size]))
+            or (0.0,) * size,
+            rewards(group, (each.output_tokens for each in completions[group * count : (group + 1) * count])),
+        )
+        for group in range(len(problems))
+    ]
