@@ -87,6 +87,13 @@ def test_evidence_starts_anew_after_a_round_that_was_not_sampled() -> None:
     assert evidence_after([LOUD, None, LOUD]) == [6.0, -math.inf, 6.0]
 
 
+@given(st.lists(st.tuples(st.floats(-3, 3), st.booleans()), max_size=12))
+def test_choosing_which_rounds_to_sample_never_raises_the_evidence(rounds: list[tuple[float, bool]]) -> None:
+    every = evidence_after(np.full(4, value) for value, _ in rounds)
+    chosen = evidence_after(np.full(4, value) if taken else None for value, taken in rounds)
+    assert all(some <= most + 1e-9 for some, most in zip(chosen, every, strict=True))
+
+
 def test_an_alarm_asks_for_the_rounds_behind_it_that_are_not_sampled_newest_first() -> None:
     past = [RoundRewards(number, QUIET) for number in range(5)]
     assert to_sample(past) == []
