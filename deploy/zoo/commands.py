@@ -44,10 +44,9 @@ def try_file(
     from protocol.tensor.determinism import with_canary
 
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     read = rules_in(rules)
     weights = (model or _built_in(read)).absolute()
-    with tempfile.TemporaryDirectory(prefix="assize-zoo-") as name:
+    with torch.no_grad(), tempfile.TemporaryDirectory(prefix="assize-zoo-") as name:
         rows = tried(Path(name), file, with_canary(read, weights), weights, jobs, seed, seconds)
     show([_shown(worker, row) for worker, row in rows.items()], False, f"{file.name} before the judge")
     print(_verdict(rows["stranger"], rows["honest"]))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.errors import Unavailable
+from protocol.tensor.alignment import run_aligned
 from protocol.tensor.attention import check_attention, run
 from protocol.tensor.completions import Completion, Request, Sampler
 from protocol.tensor.packing import PackedLayout, pack
@@ -128,8 +129,9 @@ class Decoder:
         self._check_cancelled()
         rows = len(self.request_B)
         positions_B = self.slots.begin()
-        output = run(self.model, self.slots, self.sampler.last_R[:rows], positions_B, logits_to_keep=rows)
-        self.sampler.sample(output.logits[0].float(), self.head_input.hidden[0])
+        passing = run_aligned if self.slots.aligned else run
+        output = passing(self.model, self.slots, self.sampler.last_R[:rows], positions_B, logits_to_keep=max(2, rows))
+        self.sampler.sample(output.logits[0][:rows].float(), self.head_input.hidden[0][:rows])
         self.slots.advance()
 
     def _ended(self) -> NDArray[np.int64]:
@@ -186,7 +188,7 @@ class Decoder:
         for part in pack([np.array(prompt, np.int32) for prompt in by_prompt], PROMPT_TOKENS[self.device.type]):
             self._check_cancelled()
             layout = PackedLayout.of(part, self.device, keeps=True, aligned=self.slots.aligned)
-            run(self.model.base_model, layout, *part.inputs(self.device))
+            (run_aligned if self.slots.aligned else run)(self.model.base_model, layout, *part.inputs(self.device))
             into = np.concatenate([holders[member] for member in part.members_S])
             counts = [len(holders[member]) for member in part.members_S]
             self.slots.fill(into, layout.kept, np.repeat(part.nodes_ST, counts, axis=0))

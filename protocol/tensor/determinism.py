@@ -5,7 +5,7 @@ The class of a machine is its canary: BLAKE3-256 of hidden states and logits of 
     network   the run's architecture and number format, with at most ``LAYERS`` layers
     weights   of each parameter from Philox under a key of its name: with 16 bits b for a value, (b/2^16 - 1/2) times
               2/sqrt(fan in) in matrices, 1 + (b/2^16 - 1/2)/4 in vectors
-    job       the run's number of rollouts, over two windows and a half: prompts, lengths and tokens by formula
+    job       the run's number of rollouts: prompts, lengths and tokens by formula, the first one ``LONGEST`` long
 
 So the canary needs no version of the run's weights and is the same for all of them. It changes with whatever changes
 the order of a sum: instruction set, library, number of threads where they matter. That it changes with everything that
@@ -26,6 +26,7 @@ import torch
 import transformers
 from blake3 import blake3
 from numpy.typing import NDArray
+from transformers.initialization import no_init_weights
 
 from protocol.errors import Misconfigured
 from protocol.tensor.model import DTYPES, build
@@ -34,6 +35,9 @@ from protocol.wire.rules import Rules
 
 LAYERS = 2
 """Layers of the canary's network: others repeat their shapes."""
+
+LONGEST = 1_100
+"""Tokens of the pinned job's longest rollout: beyond two blocks of columns that attention takes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,9 @@ def made_by(device: str) -> str:
 @torch.inference_mode()
 def canary_of(directory: Path, dtype: str, device: str, shape: ExactShape) -> bytes:
     """Returns the 32-byte canary of this machine for the architecture in ``directory``."""
-    network = build(directory, DTYPES[dtype], LAYERS).eval().to(device)
+    with no_init_weights():  # every parameter is overwritten below
+        network = build(directory, DTYPES[dtype], LAYERS).eval().to(device)
+    network.tie_weights()
     for name, parameter in network.named_parameters():
         parameter.copy_(torch.from_numpy(_values(name, tuple(parameter.shape))))
     prompts, fed = _job(shape, int(network.config.vocab_size))
@@ -136,10 +142,10 @@ def _values(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 def _job(shape: ExactShape, vocabulary: int) -> tuple[list[int], list[NDArray[np.int32]]]:
     """Returns the lengths of the prompts of the pinned job, and each rollout's fed tokens."""
-    longest, prompts, fed = 5 * shape.window // 2, list[int](), list[NDArray[np.int32]]()
+    longest, prompts, fed = max(LONGEST, 5 * shape.window // 2), list[int](), list[NDArray[np.int32]]()
     for rollout in range(shape.rollouts):
         prompt = max(1, shape.window * (1 + rollout % 3) // 4)
-        length = max(prompt, longest - rollout * longest // (2 * shape.rollouts))
+        length = max(prompt, longest // (1 + rollout))
         positions = np.arange(length, dtype=np.int64)
         shared = positions < prompt
         tokens = (positions * 7919 + np.where(shared, rollout % 3, 104729 * (rollout + 1))) % vocabulary

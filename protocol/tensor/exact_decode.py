@@ -56,6 +56,8 @@ class ExactDecoding:
     ) -> list[Completion]:
         """Returns what ``decode_settling`` does, and raises as it does; of requests that are no whole jobs, guesses."""
         whole = len(requests) % self.rollouts == 0
+        # Guesses are those of the model's own head, so they have other bits if the rules' is of another format.
+        self.settles_all |= model.get_output_embeddings().weight.dtype != self.head_dtype
         if not (self.settles_all and whole):
             made = decode(model, requests, cancelled, max(max_rows, self.rollouts), aligned=True)
             if not whole or all(self._settled(model, requests, made, first) for first in self._drawn(len(requests))):
@@ -77,7 +79,10 @@ class ExactDecoding:
                 if job.settle(outputs, False, model.get_output_embeddings(), self.head_dtype):
                     return False
         again = [job.completion(rollout, output) for rollout, output in enumerate(outputs)]
-        return all(torch.equal(one.hidden_TH, other.hidden_TH) for one, other in zip(done, again, strict=True))
+        return all(
+            torch.equal(one.hidden_TH, other.hidden_TH) and torch.equal(one.logprobs_T, other.logprobs_T)
+            for one, other in zip(done, again, strict=True)
+        )
 
 
 def _array(completion: Completion) -> I32:

@@ -117,7 +117,9 @@ class Slots:
         # Query heads that share keys become several queries of one head, so that keys are not repeated.
         grouped = query_BHD.reshape(rows, heads, -1, width)
         if self.aligned:
-            return attend_aligned(grouped, keys, values, self._seen(window), scale).reshape(query_BHD.shape)
+            if window not in self.masks:
+                self.masks[window] = self._seen(window)
+            return attend_aligned(grouped, keys, values, self.masks[window], scale).reshape(query_BHD.shape)
         first, mask = 0, None
         if not self.level:
             mask = self._mask(window, query_BHD.dtype)

@@ -29,8 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.tensor.alignment import aligned, attend_aligned
-from protocol.tensor.attention import run
+from protocol.tensor.alignment import aligned, attend_aligned, run_aligned
 from protocol.tensor.model import logits_of
 from protocol.tensor.packing import pack
 
@@ -74,11 +73,11 @@ class Window:
         nodes_RW = part.nodes_ST[:, start:stop]
         filled_RW = nodes_RW >= 0
         nodes_RW = np.where(filled_RW, number_N[nodes_RW], -1)
-        # The last rollout of a pack that has a node is the one that added it.
-        adds_N = np.zeros(int(new_N.sum()), dtype=np.int64)
+        # The first rollout of a pack that has a node is the one that added it.
+        adds_N = np.full(int(new_N.sum()), len(there), dtype=np.int64)
         row_RW = np.broadcast_to(np.arange(len(there))[:, None], nodes_RW.shape)
-        np.minimum.at(adds := np.full_like(adds_N, len(there)), nodes_RW[filled_RW], row_RW[filled_RW])
-        rows_B, row_N = np.unique(adds, return_inverse=True)
+        np.minimum.at(adds_N, nodes_RW[filled_RW], row_RW[filled_RW])
+        rows_B, row_N = np.unique(adds_N, return_inverse=True)
         source_N = row_N * (stop - start) + part.positions_N[new_N] - start
         tokens_N, positions_N = part.tokens_N[new_N], part.positions_N[new_N]
         return cls(start, stop, there[part.members_S], np.maximum(nodes_RW, 0), rows_B, source_N, tokens_N, positions_N)
@@ -100,16 +99,16 @@ class WindowTokens:
     row_Q: I64
 
     def logits(self, head: Any, head_dtype: torch.dtype) -> Iterator[tuple[I64, Tensor, I64]]:
-        """Yields blocks: the tokens (of Q) that are in it, fp32 logits (U, V), and the row of logits of each token.
-
-        Tokens after one row of hidden states are in one block.
-        """
+        """Yields blocks: the tokens (of Q) that are in it, fp32 logits (U, V), and the row of logits of each token."""
         order, rows = np.argsort(self.row_Q, kind="stable"), max(LEAST_HEAD_ROWS, HEAD_LOGITS // len(head.weight))
         for first in range(0, len(self.hidden_UH), rows):
-            start, stop = np.searchsorted(self.row_Q[order], [first, first + rows])
-            chosen = order[start:stop]
-            logits_UV = logits_of(head, self.hidden_UH[first : first + rows], head_dtype)
-            yield chosen, logits_UV, self.row_Q[chosen] - first
+            start, stop = np.searchsorted(self.row_Q[order], [first, first + rows]).tolist()
+            block_UH = self.hidden_UH[first : first + rows]
+            several_UH = block_UH if len(block_UH) > 1 else block_UH.repeat(2, 1)
+            logits_UV = logits_of(head, several_UH, head_dtype)[: len(block_UH)]
+            for place in range(start, stop, rows):
+                chosen = order[place : min(place + rows, stop)]
+                yield chosen, logits_UV, self.row_Q[chosen] - first
 
 
 class JobWindows:
@@ -132,7 +131,7 @@ class JobWindows:
         window = Window.of(number * self.width, (number + 1) * self.width, tokens, fed_R)
         self.states.begin(window)
         given = (torch.from_numpy(array).to(self.device) for array in (window.tokens_N, window.positions_N))
-        hidden_NH = run(self.network.base_model, self.states, *given)[0][0]
+        hidden_NH = run_aligned(self.network.base_model, self.states, *given)[0][0][: len(window.tokens_N)]
         return self._sampled(window, fed_R[window.members_R], hidden_NH)
 
     def run_all(self, fed: Sequence[I32]) -> Iterator[WindowTokens]:

@@ -272,6 +272,12 @@ class Rules(_Frozen):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _exact_choices_are_unique(self) -> Rules:
+        if self.model.exact is not None and self.temperature == 0:
+            raise ValueError("temperature 0 with exact rollouts: ties would be free choices; set it above 0")
+        return self
+
     @property
     def stores(self) -> tuple[ArtifactStore, ...]:
         """The stores whose receipts a submission needs; none where it needs no receipt."""

@@ -13,7 +13,7 @@ from protocol.node.progress import CountBars
 from protocol.tensor.determinism import made_by
 from protocol.tensor.directory import check_model_directory
 from protocol.wire.rules import Rules, decode_rules
-from validator.calibration.exactness import ExactCount, canaries, compare
+from validator.calibration.exactness import ExactCase, ExactCount, canaries, compare
 
 
 def compare_and_report(rules_file: Path, model: Path, tokens: int, threads: int) -> bool:
@@ -46,14 +46,14 @@ def _read(path: Path) -> Rules:
 
 def _rows(counts: Sequence[ExactCount]) -> list[dict[str, str]]:
     """Returns a row for the cases of each job size, batch and length."""
-    grouped = defaultdict[tuple[int, int, int | None], list[ExactCount]](list)
+    grouped = defaultdict[tuple[int, int, str], list[ExactCount]](list)
     for count in counts:
-        grouped[count.case.rollouts, count.case.rows, count.case.length].append(count)
+        grouped[count.case.rollouts, count.case.rows, _length(count.case)].append(count)
     return [
         {
             "rollouts of a job": str(rollouts),
             "rows at once": str(rows),
-            "length": "as sampled" if length is None else str(length),
+            "length": length,
             "tokens": f"{sum(count.tokens for count in group):,}",
             "differ": str(sum(count.differing_tokens for count in group)),
             "chunks": f"{sum(count.chunks for count in group):,}",
@@ -61,6 +61,12 @@ def _rows(counts: Sequence[ExactCount]) -> list[dict[str, str]]:
         }
         for (rollouts, rows, length), group in grouped.items()
     ]
+
+
+def _length(case: ExactCase) -> str:
+    if case.length is None:
+        return "as sampled"
+    return f"1 to {case.length}" if case.ragged else str(case.length)
 
 
 def _figures(counts: Sequence[ExactCount]) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """A determinism class against itself: jobs made in one process are run again in another, and differing bits counted.
 
 Cases vary whatever is not part of the class: rollouts of a job, rows that run side by side, lengths around the ends of
-windows and chunks. Every case is made by a process of its own.
+windows and chunks, and lengths far apart, of which the longest row ends alone. Groups of cases are made by a process of
+their own. What a worker would settle by windows is left as it was guessed, so that every job shows what kernels do.
 
 Axes: N rollouts of all jobs of a case, S sampled tokens.
 """
@@ -21,8 +22,8 @@ import torch
 from protocol.environments.environment import at_version
 from protocol.environments.registry import environment
 from protocol.tensor.completions import Request
+from protocol.tensor.decode import decode
 from protocol.tensor.determinism import ExactShape, canary_of
-from protocol.tensor.exact_decode import ExactDecoding
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.tensor.proofs import hash_chunks
 from protocol.wire.rules import Rules
@@ -32,6 +33,8 @@ from validator.judging.prefill import Completed, prefill_exactly
 
 ROWS = (1, 8, 64, 512)
 LENGTHS = (1, 31, 32, 33, 255, 256, 257)
+RAGGED = 1_100
+"""Tokens of the longest rollout of a ragged case; the others are shorter, down to 1."""
 CASE_SHARE = 1 / 16
 """Share of all tokens that a case of one length may have; the rest is made as the rules say."""
 PROCESSES = 4
@@ -42,12 +45,22 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class ExactCase:
-    """Jobs of ``rollouts`` each, ``rows`` rollouts at once, all of ``length`` tokens, or as long as the rules say."""
+    """Jobs of ``rollouts`` each, ``rows`` rollouts at once, all of ``length`` tokens, or as long as the rules say.
+
+    If ``ragged``, ``length`` is that of the first rollout, and those of the others fall from there to 1.
+    """
 
     rollouts: int
     rows: int
     length: int | None
     jobs: int
+    ragged: bool = False
+
+    def most_tokens(self, job: int, rollout: int, max_tokens: int) -> int:
+        """Returns the tokens at which a rollout ends, the first job of the case being job 0."""
+        if not self.ragged or self.length is None:
+            return self.length or max_tokens
+        return max(1, self.length // (1 + job * self.rollouts + rollout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,8 @@ def cases(rules: Rules, tokens: int) -> Iterator[list[ExactCase]]:
         lengths = [length for length in LENGTHS if rows * length <= CASE_SHARE * tokens]
         if lengths:
             yield [ExactCase(rollouts, rows, length, rows // rollouts) for length in lengths]
+    if CASE_SHARE * tokens >= RAGGED:
+        yield [ExactCase(whole, rows, RAGGED, max(1, rows // whole), True) for rows in (whole, max(ROWS))]
     jobs = max(1, tokens // PROCESSES // (whole * rules.max_tokens))
     while True:
         yield [ExactCase(whole, max(ROWS), None, jobs)]
@@ -141,15 +156,12 @@ def _run_again(rules: Rules, directory: Path, model: Model, case: ExactCase, num
 def make(
     rules: Rules, directory: Path, group: Sequence[ExactCase], numbers: Sequence[int], threads: int
 ) -> list[MadeJobs]:
-    """Makes the jobs of each case as a worker does. Runs in a process of its own."""
+    """Guesses the jobs of each case as a worker does. Runs in a process of its own."""
     torch.set_num_threads(threads)
-    model, exact = load_model(directory, DTYPES[rules.model.dtype]), rules.model.exact
-    assert exact is not None
-    head_dtype, found = DTYPES[rules.model.head_dtype], []
+    model, found = load_model(directory, DTYPES[rules.model.dtype]), []
     for case, number in zip(group, numbers, strict=True):
         requests = requests_of(rules, directory, model, case, number)
-        decoding = ExactDecoding(case.rollouts, exact.window, head_dtype)
-        made = decoding.decode(model.network, requests, max_rows=case.rows)
+        made = decode(model.network, requests, max_rows=case.rows, aligned=True)
         lengths = [len(one.output_tokens) for one in made]
         hashes = hash_chunks(torch.cat([one.hidden_TH for one in made]), lengths)
         found.append(MadeJobs([one.output_tokens for one in made], hashes))
@@ -165,6 +177,9 @@ def requests_of(rules: Rules, directory: Path, model: Model, case: ExactCase, nu
         seed = hashlib.sha256(b"assize/class/1" + job.to_bytes(8, "big")).digest()
         for rollout in range(case.rollouts):
             problem = tasks.problem(prompt_seed(seed, rollout // rules.samples_per_group))
-            prompt, most = model.prompt_tokens(problem.prompt, rules), case.length or rules.max_tokens
+            prompt, most = (
+                model.prompt_tokens(problem.prompt, rules),
+                case.most_tokens(job - number, rollout, rules.max_tokens),
+            )
             requests.append(Request(prompt, noise_key(seed, rollout), most, rules.temperature, stops))
     return requests

@@ -240,14 +240,6 @@ ENDINGS = Check(
     describe=_describe_endings,
 )
 
-CLASS = Check(
-    name="determinism class",
-    sentence="the artifact was made in the determinism class of the run, if it has one",
-    reasons=(Reason.INEXACT,),
-    requires=check_class,
-    describe=lambda job: None if check_class(job) else "the run's",
-)
-
 UNITS = Check(
     name="work units",
     sentence="the claimed work units are those of the verified tokens",

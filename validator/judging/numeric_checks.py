@@ -17,6 +17,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
 from protocol.wire.toploc.codec import ENTRIES
+from validator.judging.artifact_checks import check_class
 from validator.judging.check import F32, F64, Bound, Check, Fitting, TokenMeasurements
 
 TAIL = 99.0
@@ -83,7 +84,7 @@ def check_logprobs(measured: TokenMeasurements, thresholds: Thresholds) -> list[
         ("median difference of logprobs", None, median, thresholds.logprob_median),
         (f"{TAIL:g}th percentile", None, tail, thresholds.logprob_tail),
     ]
-    largest_N = measured.temperature * segment_max(measured.apart_S, measured.lengths_N)
+    largest_N = measured.temperature * segment_max(measured.apart_S, measured.lengths_N).astype(np.float64)
     for n, largest in enumerate(largest_N.tolist()):
         numbers.append(("largest difference of logprobs, in logits", n, largest, thresholds.sampling_void))
     return _exceeding(Reason.LOGPROBS, numbers)
@@ -183,7 +184,9 @@ EXACTNESS = Check(
     name="exactness",
     sentence="in a run of one determinism class, tokens and hidden states are the verifier's to the bit",
     reasons=(Reason.INEXACT,),
+    requires=check_class,
     compares=check_exactness,
+    describe=lambda job: None if check_class(job) else "compared" if job.rules.chunks_hashed else "not asked",
     limits=lambda rules: "equal bits" if rules.chunks_hashed else "not asked",
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from protocol.errors import Misconfigured
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Thresholds
-from validator.judging.artifact_checks import CLASS, ENDINGS, PROMPTS, PROVENANCE, SHAPE, UNITS
+from validator.judging.artifact_checks import ENDINGS, PROMPTS, PROVENANCE, SHAPE, UNITS
 from validator.judging.check import Check
 from validator.judging.numeric_checks import ACTIVATIONS, EXACTNESS, LOGPROBS, SAMPLING
 
@@ -25,7 +25,6 @@ RECORD = Check(
 CHECKS: list[Check] = [
     PROVENANCE,
     SHAPE,
-    CLASS,
     PROMPTS,
     SAMPLING,
     EXACTNESS,

@@ -52,10 +52,10 @@ def sampled_groups(
         for group, problem in enumerate(problems)
         for sample in range(count)
     ]
-    completions = decode(model.network, requests, cancelled)
+    completions, stops = decode(model.network, requests, cancelled), model.stop_tokens(rules)
 
     def rewards(group: int, outputs: Iterable[Sequence[int] | NDArray[np.int32]]) -> tuple[float, ...]:
-        return tuple(policy.tasks.reward(problems[group], model.completion_text(tokens)) for tokens in outputs)
+        return tuple(policy.tasks.reward(problems[group], model.completion_text(tokens, stops)) for tokens in outputs)
 
     return [
         SampledGroup(
