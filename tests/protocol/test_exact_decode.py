@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
@@ -112,6 +113,31 @@ def test_guesses_in_aligned_shapes_have_the_bits_of_windows(kind: str) -> None:
     made = decoding.decode(HALF[kind], requests)
     assert same_bits(made, checked(kind, requests, made))
     assert not decoding.settles_all
+
+
+@pytest.fixture(scope="module")
+def wide() -> torch.nn.Module:
+    """A model as wide as SmolLM2, whose matrix products of one row have other bits than of several."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+    config = LlamaConfig(vocab_size=200, num_hidden_layers=2, max_position_embeddings=2048, **sizes)
+    return LlamaForCausalLM(config).eval().bfloat16()
+
+
+@pytest.mark.parametrize("lengths", [(40, 40, 40, 80), (40, 40, 40, 56), (5, 60, 1, 900), (300, 20, 340, 9)])
+def test_a_row_that_goes_on_alone_or_beside_much_longer_ones_keeps_its_bits(
+    wide: torch.nn.Module, lengths: tuple[int, ...]
+) -> None:
+    prompt = tuple(range(2, 12))
+    requests = [Request(prompt, (n, 3), length, 1.0, (NEVER,)) for n, length in enumerate(lengths)]
+    made = decode(wide, requests, aligned=True)
+    sequences = [
+        Completed(np.array(prompt, np.int32), np.array(done.output_tokens, np.int32), one.noise_key)
+        for one, done in zip(requests, made, strict=True)
+    ]
+    again = prefill_exactly(Model(wide, None, NEVER), [sequences], 64, 1.0, torch.bfloat16)
+    assert same_bits(made, again)
 
 
 def test_every_job_is_settled_once_a_guess_had_other_bits() -> None:

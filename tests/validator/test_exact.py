@@ -212,3 +212,9 @@ def test_a_class_is_compared_with_itself_by_one_command(model_directory: Path, t
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == 2
     assert "expected those of a run that compares bits" in refused.output
+
+
+def test_greedy_choices_are_no_ground_for_equal_bits(model_directory: Path) -> None:
+    fields = exact_rules(model_directory, "hash").model_dump(mode="json") | {"temperature": 0.0}
+    with pytest.raises(ValueError, match="ties would be free choices"):
+        Rules.model_validate(fields)
