@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -144,5 +143,4 @@ def engine_of(rules: Rules) -> TransformersEngine:
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
-        main()
+    main()
