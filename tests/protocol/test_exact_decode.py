@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
+from protocol.tensor import windows
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.decode import decode
 from protocol.tensor.exact_decode import ExactDecoding, decode_settling
@@ -138,6 +139,21 @@ def test_a_row_that_goes_on_alone_or_beside_much_longer_ones_keeps_its_bits(
     ]
     again = prefill_exactly(Model(wide, None, NEVER), [sequences], 64, 1.0, torch.bfloat16)
     assert same_bits(made, again)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_tokens_that_share_logits_are_scored_from_them_however_a_window_is_cut(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """The first tokens of one prompt follow the same node; a block may hold fewer tokens than logits, or as many."""
+    requests = [Request((5, 6, 7), (n, 3), 4, 1.0, (NEVER,)) for n in range(ROLLOUTS)]
+    made = exactly("qwen3", requests)
+    whole = checked("qwen3", requests, made)
+    monkeypatch.setattr(windows, "HEAD_LOGITS", rows * VOCABULARY)
+    monkeypatch.setattr(windows, "LEAST_HEAD_ROWS", rows)
+    cut = checked("qwen3", requests, made)
+    assert np.allclose(cut.logprobs_S, whole.logprobs_S, atol=0.1)
+    assert np.allclose(cut.margins_S, whole.margins_S, atol=0.1)
 
 
 def test_every_job_is_settled_once_a_guess_had_other_bits() -> None:

@@ -205,7 +205,7 @@ class Scores:
         hidden_QH = sampled.hidden_UH[self._there(sampled.row_Q)]
         self.hidden_SH[torch.from_numpy(places)] = hidden_QH.to("cpu", torch.bfloat16)
         for chosen, logits_UV, row_R in sampled.logits(self.head, self.head_dtype):
-            self.score(places[chosen], logits_UV, self._there(row_R) if len(logits_UV) < len(chosen) else None)
+            self.score(places[chosen], logits_UV, self._there(row_R))
 
     def result(self) -> Prefill:
         """Returns the scores; raises ``Unavailable`` if they are not finite."""
@@ -227,7 +227,10 @@ class Scores:
         return torch.from_numpy(array).to(self.device)
 
     def score(self, places_R: I64, logits_UV: torch.Tensor, row_R: torch.Tensor | None) -> None:
-        """Scores one block; ``row_R`` maps each token to its row of logits, None if row i belongs to token i."""
+        """Scores one block; ``row_R`` maps each token to its row of logits.
+
+        None: row i belongs to token i, and the logits are overwritten.
+        """
         tokens_R = self._there(self.tokens_S[places_R])
         scale = self.temperature or 1.0
         logprobs_UV = (logits_UV / scale).log_softmax(-1)
