@@ -1,7 +1,7 @@
 """The validator: follows rounds, judges them as artifacts arrive, and votes when it has a seat.
 
     follow ──> prepare (fetch artifacts and weights, judge) ──> commit (journal first) ──> reveal ──> publish evidence
-      └──> nodes' records from settled rounds ───────────────────┘
+      └──> nodes' records from settled rounds, own samples ──────┘
 
 Each tick does all of this for every round in progress. With as many seats as validators a seat is certain, so judging
 begins with the first submission on chain, and the vote is ready by the draw. An appeal is a round of one job under its
@@ -42,6 +42,7 @@ from validator.records.history import History
 from validator.records.record import SettledRound, ratios_of
 from validator.reporting import judging_words, seats_now, waiting_words
 from validator.rounds import FollowedRound, Rounds
+from validator.sampling import Sampling
 from validator.schedule import Step, must_decide, next_step, overdue_step
 from validator.service_record import ServiceRecord
 
@@ -92,13 +93,14 @@ class Validator:
         judge: Judge,
         deliveries: Deliveries,
         history: History,
+        sampling: Sampling,
         reserve_seconds: float = 3.0,
         patience_seconds: float = 20.0,
         nudge_seconds: float = 5.0,
     ) -> None:
         self._chain, self._node, self._signer, self._sender = chain, node, signer, sender
         self._journal, self._runs, self._judge, self._deliveries = journal, runs, judge, deliveries
-        self._history = history
+        self._history, self._sampling = history, sampling
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
         self._tail, self._rounds = Tail(chain), Rounds()
@@ -128,6 +130,7 @@ class Validator:
             self.activity.doing("judging", unjudged)
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
+        sampled = None if replays else self._sample(ready)
         for one, due in steps:
             if due is Step.COMMIT:
                 self._commit(one)
@@ -136,7 +139,7 @@ class Validator:
         self._nudge(live)
         self._leave()
         self._mind_slot()
-        self._keep([*live, *(replay.followed for replay in replays)])
+        self._keep([*live, *(round_.followed for round_ in (*replays, *([sampled] if sampled else ())))])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
         self._deliveries.beat(self._runs.loaded_version)
@@ -178,6 +181,13 @@ class Validator:
                 found[settled.round] = replay
                 self._replayed[settled.round, settled.beacon].tick(time.monotonic())
         return list(found.values())
+
+    def _sample(self, rounds: Sequence[JudgedRound]) -> JudgedRound | None:
+        """Samples a job behind an alarm, once nothing else is to be judged; returns its round."""
+        self._sampling.learn(self._runs.known, self._rounds.manifest_roots)
+        if not all(round_.judged for round_ in rounds):
+            return None
+        return self._sampling.next(self._rounds.replayable, self._judged_round)
 
     def _underived(self, round_: JudgedRound) -> list[tuple[SettledRound, tuple[int, ...]]]:
         return self._history.underived(round_.record_point, round_.owners)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from protocol.chain import events
 from protocol.chain.round_changes import advance, appeal_round, changed_round, opening, submitted_leaves
 from protocol.chain.round_state import RoundState
-from protocol.chain.structs import RunTerms, State
+from protocol.chain.structs import RunTerms, State, Verdict
 from protocol.errors import Rejected
-from protocol.wire.assignments import jobs_in
+from protocol.wire.assignments import jobs_in, nodes_of
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
 from validator.records.record import NamedBundle, SettledRound
@@ -250,6 +250,9 @@ def _settled(followed: FollowedRound, block: int) -> SettledRound:
         nodes={job: followed.leaves[job].node for job in followed.submitted_jobs},
         owners={job: _owner(followed, job) for job in followed.submitted_jobs},
         condemned=_condemned(followed, list(votes.values())),
+        version=followed.policy_version,
+        listed=tuple(followed.owners[node] for node in nodes_of(followed.assignments)),
+        accepted=frozenset(job for job in followed.submitted_jobs if followed.verdict(job) is Verdict.ACCEPTED),
     )
 
 

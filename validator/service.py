@@ -35,7 +35,10 @@ from validator.queue.local_judge import LocalJudge
 from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedJudge
 from validator.records.bundles import Bundles
 from validator.records.history import History
+from validator.records.reward_store import RewardStore
+from validator.records.steering import Steering
 from validator.restoring import Restoring
+from validator.sampling import Sampling
 from validator.settings import BackgroundSettings, ValidatorSettings
 
 Announce = Callable[[RunContext, int, bytes], None]
@@ -49,7 +52,8 @@ def history_of(
     def bundle(run: int, root: bytes) -> bytes:
         return journal.evidence(root) or coordinators.of(run).evidence(root)
 
-    return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory), juror)
+    bundles = Bundles(bundle, deployment.chain_id, deployment.rounds, directory)
+    return History(bundles, juror, Steering(RewardStore(directory)))
 
 
 def judge_of(
@@ -133,6 +137,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     judge, announce = judge_of(settings.queue_url, node, coordinators, restoring)
     runs = Runs(coordinators, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(coordinators, journal, deployment, settings.state_dir, node)
+    sampling = Sampling(history.steering, judge)
     validator = kind(
         chain=chain,
         node=node,
@@ -143,13 +148,14 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         judge=judge,
         deliveries=deliveries,
         history=history,
+        sampling=sampling,
         reserve_seconds=settings.reserve_seconds,
         patience_seconds=settings.patience_seconds,
         nudge_seconds=settings.nudge_seconds,
     )
 
     def close() -> None:
-        for part in (deliveries, restoring, history, runs, journal, coordinators, chain, judge):
+        for part in (deliveries, restoring, sampling, history, runs, journal, coordinators, chain, judge):
             part.close()
 
     health = settings.state_dir / HEALTH_FILE

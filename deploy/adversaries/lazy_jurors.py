@@ -20,6 +20,7 @@ from validator.daemon import Validator
 from validator.judging.claims import Claim
 from validator.judging.judge import Judgement
 from validator.queue.judged_round import Judge, JudgedRound
+from validator.records.rewards import SampledGroup
 from validator.rounds import FollowedRound
 
 Invention = Callable[[JudgedRound, Claim], JobEvidence | None]
@@ -54,6 +55,10 @@ class Inventing:
     def denied(self, round_: JudgedRound) -> bool:
         """See ``Judge``; nobody is asked."""
         return False
+
+    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+        """See ``Judge``; nothing is sampled."""
+        return None
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """See ``Judge``; nothing is kept."""

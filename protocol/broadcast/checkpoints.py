@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from protocol.broadcast.deltas.applying import catch_up
 from protocol.broadcast.fetching import fetch_chunks, fetch_manifest, reading
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
-from protocol.errors import Misconfigured, Unavailable
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
 from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint, check_contents, check_sizes
@@ -103,6 +104,21 @@ class Checkpoints:
                 with self._alone():
                     self._verified[named] = self._fetch(version, root)
             return self._verified[named]
+
+    def file(self, version: int, root: bytes, name: str, most_bytes: int) -> bytes | None:
+        """Returns one file of ``version``, verified, without the rest; None if the version has no such file.
+
+        Raises:
+            Unavailable: no source has it.
+            Rejected: it has more than ``most_bytes``, or other bytes than ``root`` promises.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            store = VersionStore(Path(folder))
+            signed = fetch_manifest(self.sources, self.run, version, root, self.authority, store)
+            size = next((file.size for file in signed.manifest.files if file.name == name), None)
+            if size is not None and size > most_bytes:
+                raise Rejected(f"{name} of version {version} has {size} bytes, expected at most {most_bytes}")
+            return None if size is None else reading(self.sources, signed, store)(name, 0, size)
 
     def newest(self) -> int | None:
         """Returns the newest version held, or None."""

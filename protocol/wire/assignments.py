@@ -65,19 +65,19 @@ def unpack_assignments(packed: bytes) -> tuple[Listing, ...]:
 
 def jobs_of(packed: bytes, node: int) -> tuple[int, ...]:
     """Returns the jobs of ``node``, ascending; empty if it is not listed."""
-    return tuple(job for job, holder in enumerate(_holders(packed)) if holder == node)
+    return tuple(job for job, holder in enumerate(nodes_of(packed)) if holder == node)
 
 
 def assignee_of(packed: bytes, job: int) -> int:
     """Returns the node that holds ``job``; raises ``Rejected`` if the round has no such job."""
-    holders = _holders(packed)
+    holders = nodes_of(packed)
     if not 0 <= job < len(holders):
         raise Rejected(f"invalid job {job}: the round has {len(holders)} jobs")
     return holders[job]
 
 
-def _holders(packed: bytes) -> list[int]:
-    """Returns the node of each job."""
+def nodes_of(packed: bytes) -> list[int]:
+    """Returns the node of each job, in order."""
     return [listing.node for listing in unpack_assignments(packed) for _ in range(listing.count)]
 
 

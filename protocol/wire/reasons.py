@@ -42,6 +42,7 @@ class Reason(IntEnum):
     SEQUENCE = 14, "the node's settled jobs together exceed the run's evidence bound for an honest node", True
     UNFIT_CHECKPOINT = 15, "the round's checkpoint is not one that the run's rules allow, which is its trainer's fault"
     INEXACT = 16, "the tokens or hidden states are not, to the bit, those of the run's determinism class"
+    STEERED = 17, "its owner's rewards exceed those that the juror samples for the same prompts"
     ABSTAIN = 0xFF, "the juror could not judge and abstained"
 
     @classmethod

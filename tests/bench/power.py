@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from deploy.runs.run_file import BUILTIN, read_run_file
 from validator.records.rewards import (
     ALARM_ROUNDS,
     COMPARED_TILTS,
@@ -29,15 +30,15 @@ from validator.records.rewards import (
     RoundRewards,
     SampledGroup,
     compared,
-    condemns,
+    condemned_since,
     evidence_after,
     sampled,
     to_sample,
 )
 
 GROUP, JUROR_SAMPLES, GROUPS_PER_JOB = 8, 16, 4
-HORIZON, FALSE_ALARM = 1_000_000, 1e-6
-BOUND = math.log(HORIZON / FALSE_ALARM)
+SEQUENTIAL = read_run_file(BUILTIN).rules.sequential
+BOUND = SEQUENTIAL.bound
 UPLIFTS, SHARES = (0.05, 0.1, 0.2), (0.1, 0.33, 0.6)
 OWNERS, OWNER_GROUPS, MOST_ROUNDS = 30, 8, 1500
 SOURCES = {"easy": (1.4, 0.9), "hard": (0.7, 1.9)}
@@ -136,7 +137,7 @@ def play(market: Market, seed: int, rounds: int, every_round: bool = False) -> l
         swarm.step(number, everyone)
         for place in everyone:
             past = swarm.owners[place].past
-            for each in [past[-1]] if every_round else to_sample(past):
+            for each in [past[-1]] if every_round else to_sample(past, BOUND):
                 swarm.sample(each.round, place)
     return swarm.owners
 
@@ -157,11 +158,11 @@ def hunt(market: Market, seed: int, every_round: bool) -> Found:
     jobs_a_round = market.shares[0] / GROUPS_PER_JOB
     for number in range(MOST_ROUNDS):
         swarm.step(number, range(1))
-        asked = [past[-1]] if every_round else to_sample(past)
+        asked = [past[-1]] if every_round else to_sample(past, BOUND)
         for each in asked:
             swarm.sample(each.round, 0)
         alarm = min(alarm, (number + 1) * jobs_a_round) if asked else alarm
-        if asked and condemns(past, HORIZON, FALSE_ALARM):
+        if asked and condemned_since(past, BOUND) is not None:
             break
     else:
         return Found(alarm, math.inf, 0)
@@ -225,7 +226,7 @@ def main(histories: Annotated[int, typer.Option(min=1, help="Histories of each r
             said = {key: round(each, 1) if each < math.inf else None for key, each in zip(keys, figures, strict=True)}
             rows.append({"uplift": uplift, "share": share, **said, "groups_sampled": groups})
     Console(width=110).print(table)
-    print(json.dumps({"false_alarm": FALSE_ALARM, "horizon_rounds": HORIZON, "power": rows}))
+    print(json.dumps({"false_alarm": SEQUENTIAL.false_alarm, "horizon_rounds": SEQUENTIAL.horizon_jobs, "power": rows}))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from validator.judging.runs import Runs
 from validator.queue.orders import Order
 from validator.restoring import Restoring
 from validator.rounds import FollowedRound
+from validator.sampling import Sampling
 from validator.service import history_of, judge_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, tasks_of
@@ -307,13 +308,14 @@ class Cast:
                 judge,
                 deliveries,
                 history,
+                sampling := Sampling(history.steering, judge),
                 reserve_seconds=RESERVE_SECONDS,
                 patience_seconds=4,
                 nudge_seconds=0.1,
             )
 
             def close() -> None:
-                for part in (sender, deliveries, restoring, history, runs, journal, client, own, judge):
+                for part in (sender, deliveries, restoring, sampling, history, runs, journal, client, own, judge):
                     part.close()
 
             return made, close

@@ -32,6 +32,8 @@ from validator.queue.judged_round import record_point
 from validator.records.bundles import WAIT_SECONDS, Bundles
 from validator.records.history import History
 from validator.records.record import EvidenceState, NamedBundle, Ratios, RecordPoint, SettledRound
+from validator.records.reward_store import RewardStore
+from validator.records.steering import Steering
 from validator.review.replay import replay, sentences
 
 LENIENT = Thresholds(
@@ -72,7 +74,7 @@ def states(scene: Scene, opened: int, seconds: float = 10.0) -> list[EvidenceSta
     found = []
     for juror in scene.jurors:
         juror.validator.tick()
-        point = replace(record_point(scene.followed[opened], scene.court.rules.sequential), opened_in=1 << 60)
+        point = replace(record_point(scene.followed[opened], scene.court.rules), opened_in=1 << 60)
         give_up = time.monotonic() + seconds
         while not juror.validator._history.complete(point) and time.monotonic() < give_up:
             juror.validator.tick()
@@ -286,6 +288,7 @@ class Store:
         self.now, self.there = 100.0, set[bytes]()
         self.bundles = Bundles(lambda run, root: b"", 1, "0x", directory, lambda: self.now)
         self.bundles._learn = self._learn  # type: ignore[method-assign]
+        self.steering = Steering(RewardStore(directory))
 
     def _learn(self, settled: SettledRound, named: NamedBundle) -> dict[int, Ratios]:
         if named.root not in self.there:
@@ -318,7 +321,7 @@ def follow(store: Store, history: History, settled: list[SettledRound]) -> None:
 
 def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_path: Path) -> None:
     store, settled = Store(tmp_path), [past(1), past(2, b"\x03" * 32), past(3), past(4)]
-    history = History(store.bundles, 4)
+    history = History(store.bundles, 4, store.steering)
     for one in settled:
         store.put(one)
     point = opened_in(40)
@@ -332,7 +335,7 @@ def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_pa
 
 def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(tmp_path: Path) -> None:
     store, settled, point = Store(tmp_path), [past(1), past(2)], opened_in(100)
-    history = History(store.bundles, 4)
+    history = History(store.bundles, 4, store.steering)
     store.put(settled[1])
     history.complete(point)
     follow(store, history, settled)
@@ -355,7 +358,7 @@ def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Pat
     first, other = [past(1), past(2)], [past(1), past(5)]
     for one in (*first, *other):
         store.put(one)
-    history = History(store.bundles, 4)
+    history = History(store.bundles, 4, store.steering)
     history.complete(point)
     follow(store, history, first)
     assert history.record_of(point, OWNER).derived.choices == 3.0

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tests.bench.power import BOUND, Market, play
 from validator.records.rewards import (
     ALARM_ROUNDS,
+    CLEARING_ROUNDS,
     SAMPLED_TILTS,
     GroupRewards,
     RoundRewards,
     SampledGroup,
     compared,
-    condemns,
+    condemned_since,
     evidence_after,
     log_e_values,
     sampled,
@@ -96,20 +97,40 @@ def test_choosing_which_rounds_to_sample_never_raises_the_evidence(rounds: list[
 
 def test_an_alarm_asks_for_the_rounds_behind_it_that_are_not_sampled_newest_first() -> None:
     past = [RoundRewards(number, QUIET) for number in range(5)]
-    assert to_sample(past) == []
+    assert to_sample(past, BOUND) == []
     past += [RoundRewards(5, LOUD), RoundRewards(6, LOUD, sampled=QUIET), RoundRewards(7, LOUD)]
-    assert [each.round for each in to_sample(past)] == [7, 5]
+    assert [each.round for each in to_sample(past, BOUND)] == [7, 5]
 
 
 def test_an_alarm_outlasts_evidence_that_wavers_and_ends_with_it() -> None:
     loud = [RoundRewards(0, LOUD), RoundRewards(1, LOUD)]
-    assert to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 14))])
-    assert not to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 18))])
+    assert to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 14))], BOUND)
+    assert not to_sample([*loud, *(RoundRewards(number, QUIET) for number in range(2, 18))], BOUND)
 
 
 def test_the_comparison_alone_condemns_nobody() -> None:
-    assert not condemns([RoundRewards(number, LOUD) for number in range(100)], 1, 1.0)
-    assert condemns([RoundRewards(number, QUIET, sampled=LOUD) for number in range(9)], 10**6, 1e-6)
+    assert condemned_since([RoundRewards(number, LOUD) for number in range(100)], 0.1) is None
+    assert condemned_since([RoundRewards(number, QUIET, sampled=LOUD) for number in range(9)], BOUND) == 5
+
+
+def test_whoever_is_condemned_is_sampled_in_every_round_until_honest_work_clears_it() -> None:
+    past = [RoundRewards(number, QUIET, sampled=LOUD) for number in range(5)]
+    past += [RoundRewards(number, QUIET) for number in (5, 6)]
+    assert condemned_since(past, BOUND) == 5
+    assert [each.round for each in to_sample(past, BOUND)] == [6, 5]
+    needed = math.ceil(math.log(CLEARING_ROUNDS) / 0.5)
+    honest = [RoundRewards(number, QUIET, sampled=QUIET) for number in range(7, 7 + needed)]
+    assert condemned_since(past + honest[:-1], BOUND) == 5
+    assert condemned_since(past + honest, BOUND) is None
+    assert to_sample(past + honest, BOUND) == []
+    assert condemned_since([*past, *honest, RoundRewards(99, QUIET, sampled=LOUD)], BOUND) is None, "it begins anew"
+
+
+def test_an_owner_that_steers_on_is_not_cleared_by_rounds_that_were_not_sampled() -> None:
+    past = [RoundRewards(number, QUIET, sampled=LOUD) for number in range(5)]
+    past += [RoundRewards(number, QUIET) for number in range(5, 500)]
+    past += [RoundRewards(number, QUIET, sampled=LOUD) for number in range(500, 600)]
+    assert condemned_since(past, BOUND) == 5
 
 
 def test_honest_owners_of_unequal_shares_stay_within_both_budgets() -> None:

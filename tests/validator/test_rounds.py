@@ -34,7 +34,7 @@ from protocol.chain.events import (
     VoteRevealed,
 )
 from protocol.chain.structs import Role, RunTerms, Verdict
-from protocol.wire.assignments import Leaf, pack_leaves
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
 from validator.records.record import NamedBundle
@@ -57,7 +57,7 @@ BEFORE: tuple[Event, ...] = (
     *(NodeRegistered(juror, "", f"key-{juror}", Role.VALIDATOR, 0, 1, 1, 0) for juror in (4, 5, 6)),
     NodeRegistered(8, "other", "key-8", Role.WORKER, 1, 1, 1, 0),
     NodeRegistered(9, "owner", "key-9", Role.WORKER, 1, 1, 1, 0),
-    RoundOpened(1, 1, 0, 0, 3, 3, 0, 100, b""),
+    RoundOpened(1, 1, 0, 0, 4, 3, 0, 100, pack_assignments([Listing(9, 2), Listing(8, 2)])),
     submitted(9, 0, 1),
     submitted(8, 2),
     RoundClosed(1, 0b111, 110),
@@ -86,6 +86,7 @@ def test_a_settled_round_names_its_bundles_and_the_keys_that_revealed_them() -> 
     assert settled.bundles == (NamedBundle(4, "key-4", root(4)), NamedBundle(5, "key-5", root(5)))
     assert settled.nodes == {0: 9, 1: 9, 2: 8}
     assert settled.owners == {0: "owner", 1: "owner", 2: "other"}
+    assert settled.listed == ("owner", "owner", "other", "other"), "one job was never submitted"
     assert (settled.settled_in, settled.rules_hash, settled.run) == (50, b"\x02" * 32, 1)
     assert not settled.condemned
     assert not rounds.live

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from protocol.wire.receipts import places_of, ports_of
 from protocol.wire.seeds import job_seed
 
+NO_ROOT = bytes(32)
+"""Root in the claim of a job that was never submitted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

@@ -22,6 +22,14 @@ RECORD = Check(
 )
 """Made by ``validator.records`` from settled rounds."""
 
+REWARDS = Check(
+    name="rewards",
+    sentence="the owner's rewards are those that the policy gives on the same prompts",
+    reasons=(Reason.STEERED,),
+    limits=lambda rules: f"{rules.sequential.bound:.2f}",
+)
+"""Made by ``validator.records`` from a juror's own samples."""
+
 CHECKS: list[Check] = [
     PROVENANCE,
     SHAPE,
@@ -33,6 +41,7 @@ CHECKS: list[Check] = [
     LOGPROBS,
     UNITS,
     RECORD,
+    REWARDS,
 ]
 
 

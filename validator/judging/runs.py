@@ -133,6 +133,11 @@ class Runs:
         return self._known.get(key)
 
     @property
+    def known(self) -> list[RunContext]:
+        """The runs that were fetched, under each of their rules."""
+        return list(self._known.values())
+
+    @property
     def loaded_version(self) -> int | None:
         """The newest version loaded for any run."""
         versions = [known.weights.loaded for known in self._known.values() if known.weights.loaded is not None]

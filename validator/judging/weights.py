@@ -18,7 +18,8 @@ from protocol.node.progress import progress_line
 from protocol.tensor.determinism import ExactShape
 from protocol.tensor.directory import shape_of
 from protocol.tensor.model import DTYPES, Model, load_model
-from protocol.wire.pins import UnfitCheckpoint
+from protocol.wire.pins import REWARDS_FILE, UnfitCheckpoint
+from protocol.wire.rewards import MAX_REWARDS_BYTES, Rewards, parse_rewards
 from protocol.wire.rules import Rules
 from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import numerics_of, probe
@@ -140,6 +141,16 @@ class Weights:
             raise
         self._loaded = (version, root)
         return self._policy
+
+    def published_rewards(self, version: int, root: bytes) -> Rewards | None:
+        """Returns the rewards that a version was published with, None if it has none. Any thread may call it.
+
+        Raises:
+            Unavailable: no source has them.
+            Rejected: they are not what ``root`` promises, or no rewards.
+        """
+        data = self._checkpoints.file(version, root, REWARDS_FILE, MAX_REWARDS_BYTES)
+        return None if data is None else parse_rewards(data)
 
     def warm_up(self, version: int, root: bytes) -> None:
         """Loads a prepared version unless one was loaded before, so that the first vote does not wait for it.

@@ -17,12 +17,13 @@ from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.evidence import Finding
 from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
-from validator.judging.claims import Claim
+from validator.judging.claims import NO_ROOT, Claim
 from validator.judging.fetching import Fetching
 from validator.judging.judge import FetchedJob, judge, judge_unfit, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
+from validator.records.resampling import sampled_job
 
 WEIGHTS_SECONDS = 120.0
 """Time that an order waits for its weights before it is answered as later."""
@@ -75,8 +76,10 @@ class Checker:
     def answers(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
         """Returns an answer for each claim."""
         try:
-            return self._judge(order, claims)
+            return [self._sample(order, claim) for claim in claims] if order.secret else self._judge(order, claims)
         except UnfitCheckpoint as error:
+            if order.secret:
+                return [Answer(Kind.FAILED, str(error))] * len(claims)
             return [Answer(Kind.JUDGED, evidence=one.evidence) for one in judge_unfit(claims, error)]
         except Unavailable as error:
             log.warning("put_off", run=order.run, version=order.version, error=str(error))
@@ -110,6 +113,18 @@ class Checker:
         answers = [judged.get(claim) or self._without_artifact(claim) for claim in claims]
         self._fetching.forget(judged)
         return answers
+
+    def _sample(self, order: Order, claim: Claim) -> Answer:
+        context, version = self._context(order), (order.version, order.manifest_root)
+        context.weights.prepare(*version)
+        data = b"" if claim.root == NO_ROOT else self._arrived(context, [claim])[claim]
+        if data is None:
+            return self._without_artifact(claim)
+        policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
+        groups = sampled_job(policy, context.rules, claim, data, order.secret, self._over.is_set)
+        log.info("sampled", run=order.run, version=order.version, round=claim.round, job=claim.job)
+        self._fetching.forget([claim])
+        return Answer(Kind.SAMPLED, groups=tuple(groups))
 
     def _arrived(self, context: JudgingContext, claims: Sequence[Claim]) -> dict[Claim, bytes | Finding | None]:
         """The artifacts, once no more can be expected in the time that an order waits."""

@@ -6,7 +6,7 @@ Failures of this validator are logged and counted; they never count against a wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import structlog
@@ -15,12 +15,13 @@ from protocol.chain.structs import State
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.receipts import Part, missing_receipts
-from protocol.wire.rules import Sequential
-from validator.judging.claims import Claim
+from protocol.wire.rules import Rules
+from validator.judging.claims import NO_ROOT, Claim
 from validator.judging.judge import Judgement, judge_unfit, judge_unread, with_findings
 from validator.judging.runs import RunContext
 from validator.records.history import History
 from validator.records.record import RecordPoint
+from validator.records.rewards import SampledGroup
 from validator.rounds import FollowedRound, SubmittedPart
 
 ATTEMPTS = 3
@@ -69,7 +70,7 @@ class JudgedRound:
     @property
     def record_point(self) -> RecordPoint:
         """The point in the run's history whose records count for this round."""
-        return record_point(self.followed, self.context.rules.sequential)
+        return record_point(self.followed, self.context.rules)
 
     @property
     def owners(self) -> set[str]:
@@ -79,22 +80,38 @@ class JudgedRound:
     def claim(self, job: int) -> Claim:
         """Returns one submitted job as it stands on chain."""
         submitted = self.followed.leaves[job]
+        return replace(
+            self.missing(job),
+            node=submitted.node,
+            signed_beacon=submitted.beacon,
+            units=submitted.leaf.units,
+            root=submitted.leaf.root,
+            uri=submitted.uri,
+            claimed_before=job in self.followed.copied,
+        )
+
+    def missing(self, job: int) -> Claim:
+        """Returns a listed job without a submission: the claim of nothing, under the root ``NO_ROOT``."""
         return Claim(
             chain_id=self.context.chain_id,
             rounds=self.context.rounds_address,
             round=self.followed.judged_round,
             job=job,
-            node=submitted.node,
+            node=0,
             beacon=self.followed.beacon,
-            signed_beacon=submitted.beacon,
+            signed_beacon=b"",
             manifest_root=self.manifest_root,
-            units=submitted.leaf.units,
+            units=0,
             max_units=self.context.max_units,
-            root=submitted.leaf.root,
-            uri=submitted.uri,
-            claimed_before=job in self.followed.copied,
+            root=NO_ROOT,
+            uri="",
+            claimed_before=False,
             stores=tuple(store.place for store in self.context.rules.stores),
         )
+
+    def claim_or_missing(self, job: int) -> Claim:
+        """Returns a listed job, submitted or not."""
+        return self.claim(job) if job in self.followed.leaves else self.missing(job)
 
     def weights_there(self) -> bool:
         """Returns whether the policy's weights have arrived; starts fetching them if they have not."""
@@ -152,6 +169,12 @@ class Judge(Protocol):
     def denied(self, round_: JudgedRound) -> bool:
         """Returns whether holders have answered without each missing artifact."""
 
+    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+        """Returns the rewards of a listed job's groups beside those sampled with this juror's ``secret``.
+
+        None: not yet, since weights or artifact are missing, or workers are busy; asked again, it goes on.
+        """
+
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every other round."""
 
@@ -159,9 +182,10 @@ class Judge(Protocol):
         """Releases what this judge holds."""
 
 
-def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint:
-    """Returns the point in its run's history at which a round opened, under the ``sequential`` rules of the run."""
-    return RecordPoint(followed.run, followed.terms.rules_hash, followed.opened_in, sequential)
+def record_point(followed: FollowedRound, rules: Rules) -> RecordPoint:
+    """Returns the point in its run's history at which a round opened, under the ``rules`` of the run."""
+    place = followed.run, followed.terms.rules_hash, followed.opened_in
+    return RecordPoint(*place, rules.sequential, rules.groups_per_job, rules.samples_per_group)
 
 
 def settle_missing(judge: Judge, round_: JudgedRound, late: bool) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import structlog
 
+from protocol.errors import AssizeError
 from protocol.wire.evidence import Finding
 from protocol.wire.pins import UnfitCheckpoint
-from validator.judging.claims import Claim
+from validator.judging.claims import NO_ROOT, Claim
 from validator.judging.fetching import Fetching
 from validator.judging.judge import FetchedJob, judge, limits_of
 from validator.queue.judged_round import JudgedRound
+from validator.records.resampling import sampled_job
+from validator.records.rewards import SampledGroup
 from validator.rounds import FollowedRound
 
 log = structlog.get_logger()
@@ -49,6 +53,22 @@ class LocalJudge:
     def denied(self, round_: JudgedRound) -> bool:
         """See ``Judge``."""
         return all(self._fetching.denied(claim) for claim in round_.waiting)
+
+    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+        """See ``Judge``. It is broken off after a share of the time in which votes are committed."""
+        context, followed, claim = round_.context, round_.followed, round_.claim_or_missing(job)
+        data = b"" if claim.root == NO_ROOT else self._look(round_, claim)
+        if data is None or not round_.weights_there():
+            return None
+        give_up = time.monotonic() + followed.terms.commit_seconds / 3
+        try:
+            policy = context.weights.policy(followed.policy_version, round_.manifest_root)
+            return sampled_job(policy, context.rules, claim, data, secret, lambda: time.monotonic() > give_up)
+        except AssizeError as error:
+            log.warning("not_sampled", round=claim.round, job=job, error=str(error))
+        except Exception as error:  # as when judging, nothing may end the daemon
+            log.error("sampling_failed", round=claim.round, job=job, error=repr(error), exc_info=True)
+        return None
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets what was fetched for other rounds."""

@@ -5,6 +5,7 @@
               weights and artifacts itself, and keeps rows for the fingerprint of the juror
     answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``; if the model ran, a line
                            end and the rows kept
+              sampled:[…]  own and sampled rewards of each group, where the order has a secret
               silent:      the artifact's store does not answer: asked again, until the daemon stops waiting
               denied:      as silent, but a holder answered without the artifact
               later:…      rules or weights could not be fetched: tried again
@@ -23,14 +24,20 @@ from eth_utils import keccak
 from pydantic import BaseModel, ConfigDict
 
 from protocol.errors import Rejected
-from protocol.wire.canonical import validating
+from protocol.wire.canonical import Canonical, validating
 from protocol.wire.evidence import JOB_JSON, JobEvidence
 from validator.judging.claims import Claim
 from validator.judging.fingerprinting import ROWS_JSON, KeptRows
+from validator.records.rewards import SampledGroup
+
+_GROUPS_JSON = Canonical(tuple[SampledGroup, ...], "sampled groups", 1 << 20)
 
 
 class Order(BaseModel):
-    """Jobs to judge; an order without claims announces weights that will be needed soon."""
+    """Jobs to judge, or to sample with the juror's ``secret`` if there is one.
+
+    An order without claims announces weights that will be needed soon.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="hex", val_json_bytes="hex")
 
@@ -43,6 +50,7 @@ class Order(BaseModel):
     trainer: str
     juror: int
     coordinator: str
+    secret: bytes = b""
     claims: tuple[Claim, ...] = ()
 
     def key(self, claim: Claim) -> str:
@@ -59,6 +67,7 @@ class Kind(StrEnum):
     """Outcome of one ordered job."""
 
     JUDGED = "judged"
+    SAMPLED = "sampled"
     SILENT = "silent"
     DENIED = "denied"
     LATER = "later"
@@ -67,15 +76,21 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer for one job: ``evidence`` and ``rows`` if it was judged, otherwise ``detail`` says why not."""
+    """Answer for one job: ``evidence`` and ``rows`` if it was judged, ``groups`` if it was sampled.
+
+    Otherwise ``detail`` says why not.
+    """
 
     kind: Kind
     detail: str = ""
     evidence: JobEvidence | None = None
     rows: KeptRows | None = None
+    groups: tuple[SampledGroup, ...] = ()
 
     def encode(self) -> bytes:
         """Returns the bytes drawn above: kind, colon, rest."""
+        if self.kind is Kind.SAMPLED:
+            return self.kind.encode() + b":" + _GROUPS_JSON.encode(self.groups)
         rest = self.detail.encode() if self.evidence is None else JOB_JSON.encode(self.evidence)
         rows = b"" if self.rows is None else b"\n" + ROWS_JSON.encode(self.rows)
         return self.kind.encode() + b":" + rest + rows
@@ -87,6 +102,8 @@ class Answer:
         if kind == Kind.JUDGED.encode():
             evidence, line_end, rows = rest.partition(b"\n")
             return cls(Kind.JUDGED, "", JOB_JSON.decode(evidence), _rows(rows) if line_end else None)
+        if kind == Kind.SAMPLED.encode():
+            return cls(Kind.SAMPLED, groups=_GROUPS_JSON.decode(rest))
         try:
             known = Kind(kind.decode())
         except ValueError as error:

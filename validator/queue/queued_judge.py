@@ -23,12 +23,15 @@ from validator.judging.runs import RunContext
 from validator.queue.exchange import Exchange, Look
 from validator.queue.judged_round import ATTEMPTS, JudgedRound
 from validator.queue.orders import Answer, Kind, Order
+from validator.records.rewards import SampledGroup
 from validator.rounds import FollowedRound
 
 JOBS_PER_ORDER = 4
 """Enough jobs for an efficient prefill, few enough to spread over workers."""
 GRACE_SECONDS = 2.0
 """Time after which an order that is neither queued nor leased counts as lost, and a silent store is asked again."""
+RESAMPLE_SECONDS = 5.0
+"""Pause after which a job that could not be sampled is ordered again."""
 WORKERS_LOST = 5
 """Workers lost at one job after which its round counts as impossible to judge."""
 RETRY_SECONDS = 1.0
@@ -73,6 +76,7 @@ class QueuedJudge:
         self._exchange, self._send, self._jobs_per_order, self._clock = exchange, send, jobs_per_order, clock
         self._juror = juror
         self._ordered: dict[str, _Ordered] = {}
+        self._sampling: dict[str, float] = {}
         self._announced: dict[int, tuple[bytes, float]] = {}
         self._down_until, self._problem = 0.0, ""
 
@@ -103,6 +107,30 @@ class QueuedJudge:
     def denied(self, round_: JudgedRound) -> bool:
         """See ``Judge``."""
         return all(key in self._ordered and self._ordered[key].denied for key, _ in self._jobs(round_))
+
+    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+        """See ``Judge``. One order a job; one that is neither queued nor leased after a while is sent again."""
+        order = self._empty_order(round_.context, round_.followed.policy_version, round_.manifest_root)
+        claim = round_.claim_or_missing(job)
+        order = order.model_copy(update={"secret": secret, "claims": (claim,)})
+        (key,) = order.keys
+        if self._clock() < self._down_until:
+            return None
+        try:
+            look = self._exchange.look([key])
+            answer = None if key not in look.answers else _decoded(look.answers[key])
+            if answer is not None and answer.kind is Kind.SAMPLED:
+                return list(answer.groups)
+            if answer is not None:
+                log.info("not_sampled", round=claim.round, job=job, why=answer.kind.value, detail=answer.detail)
+                self._exchange.forget([key])
+                self._sampling[key] = self._clock() + RESAMPLE_SECONDS
+            elif key not in look.leased and self._clock() >= self._sampling.get(key, 0.0) and not look.queued:
+                self._send(order.model_dump_json())
+                self._sampling[key] = self._clock() + GRACE_SECONDS
+        except Unavailable as error:
+            self._rest(error)
+        return None
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""
@@ -209,12 +237,16 @@ class QueuedJudge:
         self._problem = str(error)
 
 
-def _read(job: _Job, data: bytes) -> Answer:
-    """Reads an answer; an invalid one, or one of another job, counts as a failure to judge."""
+def _decoded(data: bytes) -> Answer:
     try:
-        answer = Answer.decode(data)
+        return Answer.decode(data)
     except Rejected as error:
         return Answer(Kind.FAILED, str(error))
+
+
+def _read(job: _Job, data: bytes) -> Answer:
+    """Reads an answer; an invalid one, or one of another job, counts as a failure to judge."""
+    answer = _decoded(data)
     found = answer.evidence
     if found is not None and (found.job, found.node, found.root) != (job.claim.job, job.claim.node, job.claim.root):
         return Answer(Kind.FAILED, "the queue holds another job's answer")

@@ -104,7 +104,7 @@ def doubt_of(
 
     ``reasons`` are those of the first committee's votes on the job.
     """
-    if Reason.SEQUENCE in reasons:
+    if {Reason.SEQUENCE, Reason.STEERED} & set(reasons):
         return "votes rest on the node's record, which only jurors keep"
     if measured is None:
         return None

@@ -17,6 +17,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.rules import Sequential
 from validator.records import record
 from validator.records.bundles import Bundles
+from validator.records.steering import Steering
 
 AHEAD = 64
 """Most rounds that one step folds, and whose bundles are fetched at once."""
@@ -43,10 +44,11 @@ class History:
 
     Args:
         juror: the node whose own bundles and replays count as derived; None: nothing is derived.
+        steering: the juror's evidence on rewards, which follows the same rounds.
     """
 
-    def __init__(self, bundles: Bundles, juror: int | None) -> None:
-        self._bundles, self._juror = bundles, juror
+    def __init__(self, bundles: Bundles, juror: int | None, steering: Steering) -> None:
+        self._bundles, self._juror, self.steering = bundles, juror, steering
         self._settled: Sequence[record.SettledRound] = ()
         self._pasts: dict[tuple[int, bytes], _Past] = {}
 
@@ -55,6 +57,8 @@ class History:
 
         Bundles are fetched for the runs of ``judging`` and of points asked for before, and for no others.
         """
+        judging = list(judging)
+        self.steering.follow(settled, judging)
         if settled is not self._settled:
             self._settled = settled
             self._pasts = {key: _Past(past.sequential) for key, past in self._pasts.items()}
@@ -84,10 +88,15 @@ class History:
         return past[-1][1] if past else record.OwnerRecord()
 
     def findings(self, point: record.RecordPoint, owners: Collection[str]) -> dict[str, Finding]:
-        """Returns a finding for each of ``owners`` whose derived evidence reaches the bound at ``point``."""
+        """Returns a finding for each of ``owners`` whose derived evidence reaches the bound at ``point``.
+
+        Otherwise one for each whose rewards stand condemned.
+        """
         bound = point.sequential.bound
         found = {owner: record.finding_on(self.record_of(point, owner).derived, bound) for owner in owners}
-        return {owner: finding for owner, finding in found.items() if finding is not None}
+        return self.steering.findings(point, owners) | {
+            owner: finding for owner, finding in found.items() if finding is not None
+        }
 
     def underived(
         self, point: record.RecordPoint, owners: Collection[str]
@@ -115,8 +124,9 @@ class History:
             past.records.refold(owner, settled, self._figures)
 
     def close(self) -> None:
-        """Ends the fetches."""
+        """Ends the fetches and closes the databases."""
         self._bundles.close()
+        self.steering.close()
 
     def _past(self, point: record.RecordPoint) -> _Past:
         key = (point.run, point.rules_hash)

@@ -102,6 +102,9 @@ class SettledRound:
     nodes      node of each submitted job
     owners     owner of that node
     condemned  owners that a majority found fraudulent by their record in this round
+    version    the policy version
+    listed     owner of every listed job, by job, whether submitted or not
+    accepted   jobs that were accepted
     """
 
     round: int
@@ -114,16 +117,24 @@ class SettledRound:
     nodes: Mapping[int, int]
     owners: Mapping[int, str]
     condemned: frozenset[str]
+    version: int = 0
+    listed: tuple[str, ...] = ()
+    accepted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPoint:
-    """The opening of a round: rounds of the same run and rules that settled in earlier blocks count for it."""
+    """The opening of a round: rounds of the same run and rules that settled in earlier blocks count for it.
+
+    A job has ``groups_per_job`` prompts, with ``group_size`` rollouts of each.
+    """
 
     run: int
     rules_hash: bytes
     opened_in: int
     sequential: Sequential
+    groups_per_job: int = 1
+    group_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,17 @@ import numpy as np
 from eth_utils import keccak
 from numpy.typing import NDArray
 
+from protocol.errors import Rejected
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
+from protocol.wire.evidence import Finding
 from protocol.wire.rollout import Rollout
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import prompt_seed
-from validator.judging.judge import PolicyVersion
+from validator.judging.artifact_checks import read_artifact
+from validator.judging.claims import Claim
+from validator.judging.judge import PolicyVersion, limits_of
 from validator.records.rewards import SampledGroup
 
 SAMPLES_SHARE = 2
@@ -65,3 +69,26 @@ def sampled_groups(
         )
         for group in range(len(problems))
     ]
+
+
+def sampled_job(
+    policy: PolicyVersion,
+    rules: Rules,
+    claim: Claim,
+    data: bytes | Finding,
+    secret: bytes,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[SampledGroup]:
+    """Returns what ``sampled_groups`` does for a claim and its blob; one that cannot be read counts as missing.
+
+    Raises:
+        Unavailable: as ``sampled_groups``.
+    """
+    rollouts: Sequence[Rollout] = ()
+    if isinstance(data, bytes):
+        try:
+            rollouts = read_artifact(claim, data, limits_of(rules, policy.tasks)).rollouts
+        except Rejected:
+            rollouts = ()
+    complete = len(rollouts) == rules.rollouts_per_job
+    return sampled_groups(policy, rules, claim.seed, rollouts if complete else (), secret, cancelled)

@@ -39,6 +39,9 @@ SAMPLED_TILTS = np.array([0.2, 0.4, 0.8, 1.6])
 ALARM_ROUNDS = 10_000
 """Least number of rounds, on average, between alarms on an honest owner among honest ones; they cost samples only."""
 
+CLEARING_ROUNDS = 1_000
+"""Least number of rounds, on average, until a condemned owner that goes on steering is cleared."""
+
 ENDING_SHARE = 0.5
 """Share of its bound at which an alarm ends, so that samples are not broken off where the evidence wavers."""
 
@@ -131,19 +134,50 @@ def evidence_after(rounds: Iterable[LogE | None]) -> list[float]:
     after: list[float] = []
     log_r: LogE | None = None
     for log_e in rounds:
-        log_r = None if log_e is None else (log_e if log_r is None else np.logaddexp(log_r, 0.0) + log_e)
+        log_r = _after(log_r, log_e)
         after.append(-math.inf if log_r is None else _log_mean(log_r))
     return after
 
 
-def to_sample(past: Sequence[RoundRewards]) -> list[RoundRewards]:
-    """Returns the rounds behind an alarm that the juror has not sampled, newest first; none: no alarm.
+def condemned_since(past: Sequence[RoundRewards], bound: float) -> int | None:
+    """Returns the number of rounds of ``past`` after which the juror's samples condemned the owner, if they still do.
 
-    The window begins where the comparison speaks loudest, and ends with the latest round.
+    Honest work of t rounds reaches ``bound`` with probability at most t exp(-bound). From then on the likelihood ratio
+    is read the other way, as a CUSUM: an owner that goes on steering by the least of the tilts is cleared once in
+    ``CLEARING_ROUNDS`` rounds on average, if ever. An owner that is cleared begins anew.
     """
-    alarm, bound = False, math.log(ALARM_ROUNDS)
+    clear = math.log(CLEARING_ROUNDS)
+    log_r: LogE | None = None
+    since, clearing = None, 0.0
+    for count, each in enumerate(past, 1):
+        if since is None:
+            log_r = _after(log_r, each.sampled)
+            if log_r is not None and _log_mean(log_r) >= bound:
+                since, clearing = count, 0.0
+        elif each.sampled is not None:
+            clearing = max(0.0, clearing - float(each.sampled[0]))
+            if clearing >= clear:
+                since, log_r = None, None
+    return since
+
+
+def evidence_of(past: Sequence[RoundRewards]) -> float:
+    """Returns the evidence in nats of a juror's samples after the latest round; -inf where that was not sampled."""
+    return next(iter(evidence_after(each.sampled for each in past)[-1:]), -math.inf)
+
+
+def to_sample(past: Sequence[RoundRewards], bound: float) -> list[RoundRewards]:
+    """Returns the rounds that the juror has to sample and has not, newest first.
+
+    They are all since the owner was condemned, or else those behind an alarm. Their window begins where the comparison
+    speaks loudest, and ends with the latest round.
+    """
+    since = condemned_since(past, bound)
+    if since is not None:
+        return [each for each in reversed(past[since:]) if each.sampled is None]
+    alarm, loud = False, math.log(ALARM_ROUNDS)
     for evidence in evidence_after(each.compared for each in past):
-        alarm = evidence >= (ENDING_SHARE * bound if alarm else bound)
+        alarm = evidence >= (ENDING_SHARE * loud if alarm else loud)
     if not alarm:
         return []
     since_RT = np.cumsum([each.compared for each in reversed(past)], axis=0)
@@ -151,10 +185,10 @@ def to_sample(past: Sequence[RoundRewards]) -> list[RoundRewards]:
     return [each for each in reversed(past[-length:]) if each.sampled is None]
 
 
-def condemns(past: Sequence[RoundRewards], horizon_rounds: int, false_alarm: float) -> bool:
-    """Returns whether the juror's samples condemn: at most ``false_alarm`` within ``horizon_rounds`` of honest work."""
-    evidence = evidence_after(each.sampled for each in past)
-    return max(evidence, default=-math.inf) >= math.log(horizon_rounds / false_alarm)
+def _after(log_r: LogE | None, log_e: LogE | None) -> LogE | None:
+    if log_e is None:
+        return None
+    return log_e if log_r is None else np.asarray(np.logaddexp(log_r, 0.0) + log_e)
 
 
 def _log_mean(log_T: LogE) -> float:

@@ -17,6 +17,8 @@ from validator.queue.judged_round import JudgedRound, JudgingProgress
 from validator.records.bundles import Bundles
 from validator.records.history import History
 from validator.records.record import RecordPoint
+from validator.records.reward_store import RewardStore
+from validator.records.steering import Steering
 from validator.rounds import Rounds
 from validator.settings import ValidatorSettings
 
@@ -45,6 +47,7 @@ class Archive:
             return self.coordinators.of(run).evidence(root)
 
         self._bundles = Bundles(bundle, deployment.chain_id, deployment.rounds, directory)
+        self._steering = Steering(RewardStore(directory))
 
     def judged_round(self, number: int) -> JudgedRound:
         """Returns a round or an appeal as a juror sees it; raises ``Rejected`` if it does not exist."""
@@ -72,7 +75,7 @@ class Archive:
 
     def history(self, point: RecordPoint, juror: int | None = None) -> tuple[History, bool]:
         """Returns the records up to ``point`` before ``juror``, and whether every bundle that counts was fetched."""
-        history, give_up = History(self._bundles, juror), time.monotonic() + RECORD_SECONDS
+        history, give_up = History(self._bundles, juror, self._steering), time.monotonic() + RECORD_SECONDS
         history.follow(self.rounds.settled)
         while not history.complete(point) and time.monotonic() < give_up:
             time.sleep(0.02)
@@ -81,7 +84,7 @@ class Archive:
 
     def close(self) -> None:
         """Ends the fetches and closes the connections."""
-        for part in (self._bundles, self._runs, self.coordinators, self._chain):
+        for part in (self._bundles, self._steering, self._runs, self.coordinators, self._chain):
             part.close()
 
 

@@ -26,6 +26,7 @@ from validator.judging.fetching import Absence, fetch_once
 from validator.judging.fingerprinting import KeptRows, bounds, compare_fingerprints
 from validator.judging.judge import FetchedJob, Judgement, judge, judge_unfit, limits_of
 from validator.judging.registry import CHECKS
+from validator.judging.verdict import with_finding
 from validator.queue.judged_round import JudgedRound
 from validator.review.archive import Archive
 from validator.review.contradictions import contradictions
@@ -144,6 +145,7 @@ def replay(
         rules = round_.context.rules
         history, whole = archive.history(round_.record_point, evidence.juror)
         found = [judgement.evidence for judgement in round_.with_records(history, judgements)]
+        found = [_with_samples(said, ours) for said, ours in zip(evidence.jobs, found, strict=True)]
         return Replay(
             evidence.juror,
             evidence.round,
@@ -244,10 +246,18 @@ def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | F
     return None if isinstance(found, Absence) else found
 
 
+def _with_samples(said: JobEvidence, found: JobEvidence) -> JobEvidence:
+    """Returns ``found`` with the bundle's finding on steered rewards, which rests on the juror's own samples."""
+    steered = [finding for finding in said.findings if finding.reason is Reason.STEERED]
+    return with_finding(found, steered[0]) if steered and found.reason is not Reason.STEERED else found
+
+
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:
     for job in jobs:
         if any(finding.reason is Reason.UNAVAILABLE for finding in job.findings):
             yield f"job {job.job}: the juror could not fetch its artifact, which cannot be repeated now"
+        if any(finding.reason is Reason.STEERED for finding in job.findings):
+            yield f"job {job.job}: the juror's own samples say that rewards are steered, which cannot be repeated here"
     if not whole:
         yield "some bundles of earlier rounds could not be fetched: the nodes' records lack them"
 
