@@ -25,6 +25,7 @@ import pytest
 import redis
 
 from deploy.localnet.processes import free_port
+from protocol.chain.events import RoundOpened
 from protocol.chain.structs import State
 from protocol.errors import Misconfigured
 from protocol.transport.run_coordinators import RunCoordinators
@@ -41,6 +42,8 @@ from validator.judging.claims import Claim
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Kind, decode_order
+from validator.records.rewards import SampledGroup
+from validator.review.replay import replay, sentences
 from validator.service import locked
 
 __all__ = ["redis_process", "redis_url"]
@@ -235,6 +238,59 @@ def test_a_daemon_started_again_in_the_middle_commits_the_same_vote(
     Gate.open.set()
     until(scene, lambda: tallied(scene, opened.round), workers)
     assert_all_found(scene, Reason.ACCEPTED, Reason.ACCEPTED)
+
+
+def test_condemned_owners_are_void_and_sampled_until_honest_work_clears_them(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str, tmp_path: Path
+) -> None:
+    """What a juror sampled of two rounds is put into its database; it samples the next one by itself."""
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    workers.start()
+    groups, size = scene.court.rules.groups_per_job, scene.court.rules.samples_per_group
+
+    def played() -> RoundOpened:
+        opened = scene.open()
+        scene.submit(opened, scene.work(opened), {0, 1})
+        until(scene, lambda: tallied(scene, opened.round), workers)
+        scene.settle(opened)
+        scene.tick()
+        return opened
+
+    def put(opened: RoundOpened, own: float, drawn: float) -> None:
+        for juror in scene.jurors:
+            (settled,) = (each for each in juror.validator._rounds.settled if each.round == opened.round)
+            for job in (0, 1):
+                told = [SampledGroup((own,) * size, (drawn,) * 2 * size)] * groups
+                juror.validator._history.steering.learn(settled, job, told)
+
+    for _ in range(2):
+        steered = played()
+        assert scene.chain.latest().round(steered.round).accepted == 0b11
+        put(steered, 1.0, 0.0)
+    void = played()
+    seen = scene.chain.latest().round(void.round)
+    assert (seen.accepted, seen.fraud) == (0, 0)
+    votes = [vote for vote in scene.reveals() if vote.round == void.round]
+    assert {vote.reasons for vote in votes} == {bytes([Reason.STEERED] * 2)}
+    data = VoteJournal(scene.jurors[0].directory).evidence(
+        next(vote.evidence_root for vote in votes if vote.juror == scene.jurors[0].node)
+    )
+    assert data is not None
+    replayed = replay(scene.settings(tmp_path), data)
+    assert replayed.confirmed, list(sentences(replayed))
+    assert any("own samples" in note for note in replayed.notes)
+
+    stores = [juror.validator._history.steering for juror in scene.jurors]
+    until(scene, lambda: not any(steering.to_sample() for steering in stores), workers)
+    sampled = [steering._store.samples(void.round, scene.beacon) for steering in stores]
+    own = [{job: [group.own for group in groups] for job, groups in found.items()} for found in sampled]
+    assert own[0] == own[1] == own[2], "rewards of the artifact are the same for a worker of the queue and a daemon"
+    assert {len(group.sampled) for found in sampled for groups in found.values() for group in groups} == {2 * size}
+    for fair in (void, played()):
+        put(fair, 0.0, 1.0)
+    cleared = played()
+    assert scene.chain.latest().round(cleared.round).accepted == 0b11
 
 
 def test_what_redis_forgets_is_ordered_again(

@@ -161,6 +161,7 @@ class Steering:
         judged = self._places.get(settled.round)
         if judged is not None and judged.settled.beacon == settled.beacon:
             judged.samples[job] = tuple(groups)
+            judged.sampled.pop(settled.listed[job], None)
             self._runs[_key(settled)].stale.add(settled.listed[job])
 
     def findings(self, point: RecordPoint, owners: Collection[str]) -> dict[str, Finding]:

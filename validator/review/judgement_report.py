@@ -12,7 +12,7 @@ from protocol.wire.units import units
 from validator.judging.check import Check
 from validator.judging.judge import Judgement, PolicyVersion
 from validator.judging.prefill import Prefill
-from validator.judging.registry import CHECKS, RECORD
+from validator.judging.registry import CHECKS, RECORD, REWARDS
 from validator.records.record import TESTS
 from validator.review.inspection import Inspection
 
@@ -41,11 +41,14 @@ def summary(judgement: Judgement) -> dict[str, Any]:
 
 
 def lines(inspection: Inspection) -> list[dict[str, Any]]:
-    """Returns one row per check: what was measured, the bound, and whether it passed (None: not examined)."""
+    """Returns one row per check: what was measured, the bound, and whether it passed (None: not examined).
+
+    Rewards are left out: only jurors have samples to compare them with.
+    """
     rules, findings, stopped = inspection.rules, inspection.judgement.evidence.findings, False
     shown = []
     for check in CHECKS:
-        if not check.applies(rules.thresholds):
+        if not check.applies(rules.thresholds) or check is REWARDS:
             continue
         details = [finding.detail for finding in findings if finding.reason in check.reasons]
         measured = _record(inspection) if check is RECORD else None if stopped else _described(check, inspection)
