@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from ledger.api.bodies import AuditAnswer, Error, LedgerHealth, Page
+from ledger.api.bodies import DETECTION, AuditAnswer, Detection, Error, LedgerHealth, Page
 from ledger.api.service import LedgerService, Snapshot
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
@@ -171,6 +171,10 @@ def _stories(app: FastAPI) -> None:
     @app.get("/fairness", summary="Every worker's share of the jobs against its due")
     def shares(view: Asked, limit: Limit = 100, after: After = None) -> Page[Share]:
         return view.shares(after, limit)
+
+    @app.get("/detection", summary="Jobs until steered rewards are found, in a simulated market")
+    def detection() -> Detection:
+        return DETECTION
 
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury(view: Asked) -> lookup.TreasuryStory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
@@ -27,6 +28,38 @@ class Page(Body, Generic[Item]):
     block_number: int
     block_hash: str
     final_block: int
+
+
+class DetectionRow(Body):
+    """Jobs of one cheat, in the median, until its lift of the mean reward raises an alarm and until it is condemned.
+
+    uplift          of the mean reward, which is between 0 and 1
+    share           share of the owners that cheat alike; at 1 there is nobody to compare with, and jurors sample always
+    alarm_jobs      null: no alarm; ``…_predicted`` by means and variances alone
+    groups_sampled  groups that a juror sampled until then
+    """
+
+    uplift: float
+    share: float
+    alarm_jobs: float | None
+    alarm_jobs_predicted: float | None
+    condemned_jobs: float | None
+    condemned_jobs_predicted: float | None
+    groups_sampled: float
+
+
+class Detection(Body):
+    """Power of the tests on rewards in a simulated market (``make bench-power``); no figure of this chain.
+
+    An honest owner is condemned within ``horizon_rounds`` with probability at most ``false_alarm``.
+    """
+
+    false_alarm: float
+    horizon_rounds: int
+    power: tuple[DetectionRow, ...]
+
+
+DETECTION = Detection.model_validate_json(files("ledger.api").joinpath("detection.json").read_bytes())
 
 
 class LedgerHealth(Body):

@@ -1,6 +1,6 @@
 """``make bench-power``: jobs until steered rewards are found, by uplift and share of cheating owners.
 
-python -m tests.bench.power [--histories 9]
+python -m tests.bench.power [--histories 9] [--write ledger/api/detection.json]
 
 Thirty owners do as much work as one another; each cheat multiplies the odds of a right answer by one factor. There are
 two sources of tasks, prompts of all difficulties, and a policy that improves and falls back by turns. Predictions
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Annotated
 
@@ -202,7 +203,12 @@ def jobs_until(bound: float, drift_T: NDArray[np.float64]) -> float:
     return (bound + math.log(len(drift_T)) - math.log1p(1 / (best * OWNER_GROUPS))) / best / GROUPS_PER_JOB
 
 
-def main(histories: Annotated[int, typer.Option(min=1, help="Histories of each row.")] = 9) -> None:
+def main(
+    histories: Annotated[int, typer.Option(min=1, help="Histories of each row.")] = 9,
+    write: Annotated[
+        Path | None, typer.Option(help="File for the line of JSON, such as the one that ledgers serve.")
+    ] = None,
+) -> None:
     """Print jobs until found, predicted and measured."""
     heads = ("uplift", "cheating", "alarm", "predicted", "condemned", "predicted", "groups sampled")
     table = Table(*heads, title="jobs of one cheat until found, medians")
@@ -226,7 +232,10 @@ def main(histories: Annotated[int, typer.Option(min=1, help="Histories of each r
             said = {key: round(each, 1) if each < math.inf else None for key, each in zip(keys, figures, strict=True)}
             rows.append({"uplift": uplift, "share": share, **said, "groups_sampled": groups})
     Console(width=110).print(table)
-    print(json.dumps({"false_alarm": SEQUENTIAL.false_alarm, "horizon_rounds": SEQUENTIAL.horizon_jobs, "power": rows}))
+    told = json.dumps({"false_alarm": SEQUENTIAL.false_alarm, "horizon_rounds": SEQUENTIAL.horizon_jobs, "power": rows})
+    if write is not None:
+        write.write_text(told + "\n")
+    print(told)
 
 
 if __name__ == "__main__":

@@ -253,6 +253,14 @@ def test_the_root_lists_the_paths_and_no_page_loads_scripts_from_elsewhere(chain
         assert {client.get(path).status_code for path in ("/docs", "/redoc")} == {404}
 
 
+def test_the_power_of_the_tests_on_rewards_is_told(chain: Chain, database: Database) -> None:
+    with TestClient(create_app(chain, database, Follower(chain, database))) as client:
+        power = client.get("/detection").json()["power"]
+    found = {(row["uplift"], row["share"]): row["condemned_jobs"] for row in power}
+    assert {share for _, share in found} == {0.1, 0.33, 0.6, 1.0}
+    assert all(found[0.2, share] < found[0.1, share] < found[0.05, share] for _, share in found)
+
+
 def test_openapi_writes_wide_numbers_as_strings(chain: Chain, database: Database) -> None:
     schema = create_app(chain, database, Follower(chain, database)).openapi()
     assert set(schema["paths"]) >= {"/health", "/credits", "/rounds/{round}", "/nodes", "/runs", "/audit", "/events"}

@@ -39,8 +39,10 @@ SAMPLED_TILTS = np.array([0.2, 0.4, 0.8, 1.6])
 ALARM_ROUNDS = 10_000
 """Least number of rounds, on average, between alarms on an honest owner among honest ones; they cost samples only."""
 
-CLEARING_ROUNDS = 1_000
-"""Least number of rounds, on average, until a condemned owner that goes on steering is cleared."""
+CLEARING_TILT, CLEARING_ROUNDS = 1, 1_000
+"""Index of the sampled tilt by which a condemned owner would go on steering, an uplift of about 0.09, and the least
+number of rounds until it is cleared if it does. Honest work of 20 jobs clears it, where rewards vary: sooner than a
+coordinator ceases to list a node for its void jobs."""
 
 ENDING_SHARE = 0.5
 """Share of its bound at which an alarm ends, so that samples are not broken off where the evidence wavers."""
@@ -143,7 +145,7 @@ def condemned_since(past: Sequence[RoundRewards], bound: float) -> int | None:
     """Returns the number of rounds of ``past`` after which the juror's samples condemned the owner, if they still do.
 
     Honest work of t rounds reaches ``bound`` with probability at most t exp(-bound). From then on the likelihood ratio
-    is read the other way, as a CUSUM: an owner that goes on steering by the least of the tilts is cleared once in
+    is read the other way, as a CUSUM: an owner that goes on steering by ``CLEARING_TILT`` is cleared once in
     ``CLEARING_ROUNDS`` rounds on average, if ever. An owner that is cleared begins anew.
     """
     clear = math.log(CLEARING_ROUNDS)
@@ -155,7 +157,7 @@ def condemned_since(past: Sequence[RoundRewards], bound: float) -> int | None:
             if log_r is not None and _log_mean(log_r) >= bound:
                 since, clearing = count, 0.0
         elif each.sampled is not None:
-            clearing = max(0.0, clearing - float(each.sampled[0]))
+            clearing = max(0.0, clearing - float(each.sampled[CLEARING_TILT]))
             if clearing >= clear:
                 since, log_r = None, None
     return since
