@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from heapq import nlargest
 from operator import attrgetter
 from statistics import fmean
 
@@ -51,8 +52,8 @@ class Sampling:
     def learn(self, contexts: Iterable[RunContext], manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Takes in the rewards that the newest versions were published with; starts fetching them."""
         for context in contexts:
-            newest = sorted((version for run, version in manifest_roots if run == context.run), reverse=True)
-            for place, version in enumerate(newest[:KNOWN_VERSIONS]):
+            newest = nlargest(KNOWN_VERSIONS, (version for run, version in manifest_roots if run == context.run))
+            for place, version in enumerate(newest):
                 root = manifest_roots[context.run, version]
                 if version and not self._steering.has_published(context.run, root) and place < FETCHED_VERSIONS:
                     self._advance(context, version, root)
@@ -68,9 +69,11 @@ class Sampling:
                 continue
             if (round_ := prepare(followed)) is None:
                 continue
-            self._sample(round_, settled, job)
+            sampled = self._sample(round_, settled, job)
             self._last = self._clock()
             self._tried[key] = self._tried.get(key, 0.0) + passed + self._last - began
+            if sampled:
+                del self._tried[key]
             return round_
         self._last = began
         return None
@@ -79,15 +82,17 @@ class Sampling:
         """Ends the fetches."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _sample(self, round_: JudgedRound, settled: SettledRound, job: int) -> None:
+    def _sample(self, round_: JudgedRound, settled: SettledRound, job: int) -> bool:
         groups = self._judge.sample(round_, job, self._steering.secret)
-        if groups is not None:
-            self._steering.learn(settled, job, groups)
-            own, drawn = (
-                round(fmean(reward for group in groups for reward in rewards_of(group)), 3)
-                for rewards_of in (attrgetter("own"), attrgetter("sampled"))
-            )
-            log.info("sampled", round=settled.round, job=job, own=own, sampled=drawn)
+        if groups is None:
+            return False
+        self._steering.learn(settled, job, groups)
+        own, drawn = (
+            round(fmean(reward for group in groups for reward in rewards_of(group)), 3)
+            for rewards_of in (attrgetter("own"), attrgetter("sampled"))
+        )
+        log.info("sampled", round=settled.round, job=job, own=own, sampled=drawn)
+        return True
 
     def _advance(self, context: RunContext, version: int, root: bytes) -> None:
         failures, again_at = self._failures.get(root, (0, 0.0))

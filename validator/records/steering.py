@@ -10,6 +10,7 @@ those of the artifacts.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,11 @@ from validator.records.rewards import GroupRewards, RoundRewards, SampledGroup
 
 ROUNDS = 512
 """Settled rounds of a run that count: an owner's past is no longer than this."""
+
+REFRESH_SECONDS = 0.05
+"""Time that one look at the news of all owners takes."""
+
+_SILENT = np.zeros(len(tests.COMPARED_TILTS))
 
 WAITING = 4096
 """Jobs kept whose rewards were published before their round settled."""
@@ -50,14 +56,16 @@ class _RewardedRound:
         """Returns the owner's jobs that the juror has not sampled."""
         return [job for job in self.jobs_of(owner) if job not in self.samples]
 
-    def e_values(self, owner: str, group_size: int, groups: int) -> RoundRewards:
-        """Returns the owner's e-values in this round."""
-        if owner not in self.compared:
-            self.compared[owner] = tests.compared(owner, self._groups(owner, group_size, groups))
+    def sampled_of(self, owner: str) -> tests.LogE | None:
+        """Returns the owner's e-values among the juror's samples, None unless all its jobs are sampled."""
         if owner not in self.sampled and not self.unsampled(owner):
             own = [group for job in self.jobs_of(owner) for group in self.samples[job]]
             self.sampled[owner] = tests.sampled(own)
-        return RoundRewards(self.settled.round, self.compared[owner], self.sampled.get(owner))
+        return self.sampled.get(owner)
+
+    def compare(self, owner: str, group_size: int, groups: int) -> None:
+        """Compares the owner's groups with those of others. May take some milliseconds."""
+        self.compared[owner] = tests.compared(owner, self._groups(owner, group_size, groups))
 
     def _groups(self, owner: str, group_size: int, groups: int) -> Iterator[GroupRewards]:
         """Yields the groups of each job. What was accepted and not trained on is left out, what is missing is not.
@@ -66,7 +74,7 @@ class _RewardedRound:
         """
         for job, of in enumerate(self.settled.listed):
             if (published_N := self.published.get(job)) is not None:
-                for group_G in np.maximum(published_N, 0).reshape(groups, group_size).tolist():
+                for group_G in np.clip(published_N, 0, 1).reshape(groups, group_size).tolist():
                     yield GroupRewards(of, "", tuple(group_G))
             elif of == owner and job not in self.settled.accepted:
                 yield from [GroupRewards(of, "", ())] * groups
@@ -87,23 +95,24 @@ class _RewardedRun:
     asked: dict[str, list[tuple[SettledRound, int]]] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
 
-    def e_values(self, owner: str, before: float = math.inf) -> list[RoundRewards]:
-        """Returns the owner's e-values in the rounds that settled before a block, in the order they settled."""
-        return [
-            each.e_values(owner, self.group_size, self.groups)
-            for each in self.rounds
-            if each.settled.settled_in < before and owner in each.settled.listed
-        ]
+    def past(self, owner: str, before: float = math.inf) -> list[_RewardedRound]:
+        """Returns the owner's rounds that settled before a block, in the order they settled."""
+        return [each for each in self.rounds if each.settled.settled_in < before and owner in each.settled.listed]
 
-    def to_sample(self) -> Iterator[tuple[SettledRound, int]]:
-        """Yields the jobs that the juror has to sample, of each owner the newest first."""
-        rounds = {each.settled.round: each for each in self.rounds} if self.stale else {}
-        for owner in self.stale:
-            wanted = [rounds[each.round] for each in tests.to_sample(self.e_values(owner), self.bound)]
+    def refresh(self, give_up: float) -> None:
+        """Finds what is to be sampled for stale owners, as many as there is time for until ``give_up``."""
+        for owner in sorted(self.stale):
+            past = self.past(owner)
+            for each in past:
+                if owner not in each.compared:
+                    each.compare(owner, self.group_size, self.groups)
+                    if time.monotonic() > give_up:
+                        return
+            e_values = [RoundRewards(each.settled.round, each.compared[owner], each.sampled_of(owner)) for each in past]
+            rounds = {each.settled.round: each for each in past}
+            wanted = [rounds[each.round] for each in tests.to_sample(e_values, self.bound)]
             self.asked[owner] = [(each.settled, job) for each in wanted for job in each.unsampled(owner)]
-        self.stale.clear()
-        for jobs in self.asked.values():
-            yield from jobs
+            self.stale.discard(owner)
 
 
 class Steering:
@@ -116,6 +125,7 @@ class Steering:
         self._runs: dict[tuple[int, bytes], _RewardedRun] = {}
         self._places: dict[int, _RewardedRound] = {}
         self._published: set[bytes] = set()
+        self._absent: set[bytes] = set()
         self._waiting: dict[tuple[int, int, int], NDArray[np.float32]] = {}
 
     @property
@@ -141,8 +151,12 @@ class Steering:
 
     def has_published(self, run: int, root: bytes) -> bool:
         """Returns whether the rewards are known that the version of ``run`` with this manifest root came with."""
-        if root not in self._published and (kept := self._store.published(root)) is not None:
-            self._take_up(run, root, kept)
+        if root not in self._published | self._absent:
+            kept = self._store.published(root)
+            if kept is None:
+                self._absent.add(root)
+            else:
+                self._take_up(run, root, kept)
         return root in self._published
 
     def publish(self, run: int, root: bytes, rewards: Rewards) -> None:
@@ -151,8 +165,14 @@ class Steering:
         self._take_up(run, root, rewards)
 
     def to_sample(self) -> list[tuple[SettledRound, int]]:
-        """Returns the jobs that the juror has to sample, the newest rounds first."""
-        found = [each for run in self._runs.values() for each in run.to_sample()]
+        """Returns the jobs that the juror has to sample, the newest rounds first.
+
+        It takes ``REFRESH_SECONDS`` and little more, so that much news is looked at in several calls.
+        """
+        give_up = time.monotonic() + REFRESH_SECONDS
+        for run in self._runs.values():
+            run.refresh(give_up)
+        found = [each for run in self._runs.values() for jobs in run.asked.values() for each in jobs]
         return sorted(found, key=lambda each: (-each[0].settled_in, each[0].round, each[1]))
 
     def learn(self, settled: SettledRound, job: int, groups: Sequence[SampledGroup]) -> None:
@@ -168,7 +188,8 @@ class Steering:
         """Returns a finding for each of ``owners`` that stands condemned at ``point``."""
         run, found = self._run(point), dict[str, Finding]()
         for owner in owners:
-            past = run.e_values(owner, point.opened_in)
+            rounds = run.past(owner, point.opened_in)
+            past = [RoundRewards(each.settled.round, _SILENT, each.sampled_of(owner)) for each in rounds]
             if (since := tests.condemned_since(past, run.bound)) is not None:
                 reached, detail = tests.evidence_of(past[:since]), "its rewards beside the juror's own samples"
                 found[owner] = Finding(Reason.STEERED, detail, None, reached, run.bound)
