@@ -28,7 +28,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 from transformers.initialization import no_init_weights
 
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, accessing
+from protocol.tensor.measured_canary import machine, measured_canary
 from protocol.tensor.model import DTYPES, build
 from protocol.tensor.windows import JobWindows
 from protocol.wire.rules import Rules
@@ -40,17 +41,22 @@ LONGEST = 1_100
 """Tokens of the pinned job's longest rollout: beyond two blocks of columns that attention takes at a time."""
 
 
+class AnotherClass(Misconfigured):
+    """This machine is of another determinism class than a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExactShape:
     """Conditions of exact decoding: ``rollouts`` of a job, ``window`` positions, the LM head's format, the class.
 
-    Without a ``canary`` no machine is refused.
+    Without a ``canary`` no machine is refused. ``made_by`` says for people what gave the class its canary.
     """
 
     rollouts: int
     window: int
     head_dtype: str
     canary: bytes | None
+    made_by: str = ""
 
     @classmethod
     def of(cls, rules: Rules) -> ExactShape | None:
@@ -59,19 +65,38 @@ class ExactShape:
         if exact is None:
             return None
         canary = None if exact.canary is None else rules.canary
-        return cls(rules.rollouts_per_job, exact.window, rules.model.head_dtype, canary)
+        return cls(rules.rollouts_per_job, exact.window, rules.model.head_dtype, canary, exact.made_by)
 
-    def check(self, directory: Path, dtype: str, device: str) -> None:
-        """Raises ``Misconfigured`` if this machine is not of the class."""
+    def check(self, directory: Path, dtype: str, device: str) -> bytes:
+        """Returns the canary that this machine was measured to have; zeros, unmeasured, where no class is named.
+
+        Measures once for each machine and class (``protocol.tensor.measured_canary``). ``directory`` holds a model of
+        the run's architecture.
+
+        Raises:
+            AnotherClass: this machine is not of the class.
+        """
         if self.canary is None:
-            return
-        own = canary_of(directory, dtype, device, self)
+            return bytes(32)
+        own = measured_canary(
+            self._conditions(directory, dtype, device), lambda: canary_of(directory, dtype, device, self), self.canary
+        )
         if own != self.canary:
-            raise Misconfigured(
-                f"this machine is of another determinism class (0x{own.hex()[:16]}…, {made_by(device)}) than the run "
-                f"(0x{self.canary.hex()[:16]}…): serve another run, or use the software and the number of threads that "
-                "the run's rules name"
+            raise AnotherClass(
+                f"this machine is of the determinism class 0x{own.hex()[:16]}… ({made_by(device)}), the run of "
+                f"0x{self.canary.hex()[:16]}… ({self.made_by or 'made by nothing that its rules name'}): serve another "
+                "run, or use the software and the number of threads that the run's rules name"
             )
+        return own
+
+    def _conditions(self, directory: Path, dtype: str, device: str) -> dict[str, Any]:
+        """Returns everything that the canary depends on."""
+        path = directory / "config.json"
+        with accessing(f"read {path}"):
+            architecture = blake3(path.read_bytes()).hexdigest()
+        formats = {"dtype": dtype, "head_dtype": self.head_dtype}
+        job = {"rollouts": self.rollouts, "window": self.window, "layers": LAYERS, "longest": LONGEST}
+        return {"architecture": architecture, **formats, **job, "machine": machine(device)}
 
 
 def with_canary(rules: Rules, directory: Path, device: str = "cpu") -> Rules:

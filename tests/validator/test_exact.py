@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Rejected
-from protocol.tensor.determinism import ExactShape, with_canary
+from protocol.tensor.determinism import AnotherClass, ExactShape, made_by, with_canary
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rollout import decode as decode_artifact
@@ -131,11 +131,14 @@ def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(mo
     rules = exact_rules(model_directory, "both")
     foreign = ExactRules(window=16, canary="0x" + "ab" * 32, made_by="another machine")
     other = rules.model_copy(update={"model": rules.model.model_copy(update={"exact": foreign})})
-    with pytest.raises(Misconfigured, match="another determinism class"):
-        load_policy(model_directory, other)
     engine = TransformersEngine("bfloat16", exact=ExactShape.of(other))
-    with pytest.raises(Misconfigured, match="another determinism class"):
-        engine.load(model_directory)
+    for load in (lambda: load_policy(model_directory, other), lambda: engine.load(model_directory)):
+        with pytest.raises(AnotherClass) as refused:
+            load()
+        own = f"0x{rules.canary.hex()[:16]}… ({made_by('cpu')})"
+        assert f"this machine is of the determinism class {own}, the run of 0x{'ab' * 8}… (another machine)" in str(
+            refused.value
+        )
 
 
 def test_an_artifact_of_another_class_is_void(exact: Court, job: tuple[Claim, bytes]) -> None:
