@@ -108,8 +108,8 @@ class Producer:
         return Finished(job, file, head_of(root, file), units)
 
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
-        """Returns the artifact of one job."""
-        return Artifact(work.round, job, work.node, work.manifest_root, rollouts, self.rules.canary)
+        """Returns the artifact of one job, in the determinism class that the engine measured."""
+        return Artifact(work.round, job, work.node, work.manifest_root, rollouts, self.engine.canary)
 
     def encode(self, artifact: Artifact) -> bytes:
         """Returns the artifact's file. Raises ``Rejected`` if it exceeds the limits that validators read by."""

@@ -38,6 +38,11 @@ class InBatches:
         """The loaded model."""
         return self.engine.model
 
+    @property
+    def canary(self) -> bytes:
+        """The determinism class that the engine measured."""
+        return self.engine.canary
+
     def load(self, directory: Path) -> None:
         """Loads a model directory."""
         self.engine.load(directory)

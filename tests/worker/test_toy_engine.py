@@ -31,7 +31,7 @@ class ToyEngine:
     """Repeats the prompt's first token. It has a tokenizer and no network."""
 
     def __init__(self, dtype: str, device: str) -> None:
-        self.made_for, self.version = (dtype, device), 0
+        self.made_for, self.version, self.canary = (dtype, device), 0, bytes(32)
 
     def load(self, directory: Path) -> None:
         tokenizer = load_tokenizer(directory)

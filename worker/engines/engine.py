@@ -15,6 +15,13 @@ class Engine(Protocol):
     """Generates with one policy version at a time."""
 
     @property
+    def canary(self) -> bytes:
+        """The determinism class that it measured on this machine, which artifacts name: 32 bytes.
+
+        Zeros where the run's rules name no class.
+        """
+
+    @property
     def model(self) -> Model:
         """The loaded model: its tokenizer and stop token. Raises ``Misconfigured`` before ``load``."""
 

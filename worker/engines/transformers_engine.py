@@ -22,7 +22,8 @@ from protocol.tensor.model import DTYPES, Model, load_model
 class TransformersEngine:
     """Implements ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules.
 
-    With ``exact`` it decodes exactly, and refuses models on which this machine is of another determinism class.
+    With ``exact`` it decodes exactly, and refuses models on which this machine is of another determinism class;
+    ``canary`` is the class that it measured.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class TransformersEngine:
     ) -> None:
         self._format, self._device, self._exact = dtype, torch.device(device), exact
         self._decoding: ExactDecoding | None = None
+        self.canary = bytes(32)
         self._model: Model | None = None
         self._loaded: Path | None = None
         self._ahead: tuple[Path, dict[str, torch.Tensor]] | None = None
@@ -46,10 +48,11 @@ class TransformersEngine:
 
     def load(self, directory: Path) -> None:
         """Loads a model directory."""
+        exact = self._exact
+        if exact is not None:
+            self.canary = exact.check(directory, self._format, self._device.type)
         model = load_model(directory, DTYPES[self._format])
-        if self._exact is not None:
-            exact = self._exact
-            exact.check(directory, self._format, self._device.type)
+        if exact is not None:
             self._decoding = ExactDecoding(exact.rollouts, exact.window, DTYPES[exact.head_dtype])
         model.network.to(self._device)
         self._model, self._loaded = model, directory

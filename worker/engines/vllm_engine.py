@@ -58,6 +58,7 @@ class VllmEngine:
         self._core: Core | None = None
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._calls = itertools.count()
+        self.canary = bytes(32)
 
     @property
     def model(self) -> Model:
