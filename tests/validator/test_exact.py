@@ -20,8 +20,11 @@ from protocol.wire.rules import ExactRules, Rules, Thresholds, decode_rules, enc
 from tests.validator.conftest import BEACON, CHAIN_ID, MANIFEST_ROOT, MAX_UNITS, ROUNDS, RULES, Court, fetched, signed
 from validator.commands import app
 from validator.judging.claims import Claim
-from validator.judging.judge import Judgement, judge
+from validator.judging.judge import Judgement, examine, judge
 from validator.judging.weights import load_policy
+from validator.records.record import EvidenceState
+from validator.review.inspection import Inspection
+from validator.review.judgement_report import classes
 from worker.engines.registry import make_engine
 from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer
@@ -129,8 +132,7 @@ def test_proofs_of_another_form_than_the_rules_ask_for_are_void(
 
 def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(model_directory: Path) -> None:
     rules = exact_rules(model_directory, "both")
-    foreign = ExactRules(window=16, canary="0x" + "ab" * 32, made_by="another machine")
-    other = rules.model_copy(update={"model": rules.model.model_copy(update={"exact": foreign})})
+    other = of_class(rules, b"\xab" * 32, "another machine")
     engine = TransformersEngine("bfloat16", exact=ExactShape.of(other))
     for load in (lambda: load_policy(model_directory, other), lambda: engine.load(model_directory)):
         with pytest.raises(AnotherClass) as refused:
@@ -141,13 +143,39 @@ def test_a_machine_of_another_class_serves_neither_as_worker_nor_as_validator(mo
         )
 
 
-def test_an_artifact_of_another_class_is_void(exact: Court, job: tuple[Claim, bytes]) -> None:
+def of_class(rules: Rules, canary: bytes, made_by: str) -> Rules:
+    """The rules for machines of another class."""
+    assert rules.model.exact is not None
+    foreign = rules.model.exact.model_copy(update={"canary": f"0x{canary.hex()}", "made_by": made_by})
+    return rules.model_copy(update={"model": rules.model.model_copy(update={"exact": foreign})})
+
+
+@pytest.mark.parametrize("claimed", [bytes(32), b"\xcd" * 32])
+def test_an_artifact_of_another_class_is_void_and_the_finding_names_both(
+    exact: Court, job: tuple[Claim, bytes], claimed: bytes
+) -> None:
     claim, file = job
     artifact = decode_artifact(file)
     assert artifact.canary == exact.rules.canary != bytes(32)
-    claim, file = signed(claim, replace(artifact, canary=bytes(32)))
-    (judgement,) = judge(exact.policy, exact.rules, [fetched(claim, file)])
-    assert judgement.reason is Reason.INEXACT
+    (examined,) = examine(exact.policy, exact.rules, [fetched(*signed(claim, replace(artifact, canary=claimed)))])
+    assert examined.judgement.reason is Reason.INEXACT
+    (finding,) = examined.judgement.evidence.findings
+    named = "the determinism class 0xcdcdcdcdcdcdcdcd…" if any(claimed) else "no determinism class"
+    own = f"0x{exact.rules.canary.hex()[:16]}… ({made_by('cpu')})"
+    assert finding.detail == f"the artifact claims {named}, the run is of {own}"
+    shown = classes(Inspection(examined.judgement, exact.rules, exact.policy, examined, EvidenceState(), True))
+    assert shown == {"class claimed": f"0x{claimed.hex()}", "class of the run": f"0x{exact.rules.canary.hex()}"}
+
+
+def test_an_artifact_names_the_class_that_was_measured_whatever_its_rules_say(
+    exact: Court, model_directory: Path
+) -> None:
+    engine = make_engine("transformers", "bfloat16", exact=ExactShape.of(exact.rules))
+    elsewhere = of_class(exact.rules, b"\xab" * 32, "another machine")
+    producer = Producer(engine, elsewhere, exact.environment, Deployed(CHAIN_ID, ROUNDS))
+    producer.load(0, model_directory)
+    (made,) = producer.make(Work(1, 7, (0,), BEACON, 0, MANIFEST_ROOT, MAX_UNITS))
+    assert decode_artifact(made.file).canary == exact.rules.canary
 
 
 def test_an_engine_that_cannot_decode_exactly_is_refused(model_directory: Path) -> None:

@@ -103,10 +103,14 @@ def check_shape(job: ReadJob) -> list[Finding]:
 
 
 def check_class(job: ReadJob) -> list[Finding]:
-    """Checks that the artifact was made in the run's determinism class."""
-    if job.artifact.canary == job.rules.canary:
+    """Checks that the artifact was made in the run's determinism class; equal claims have equal words."""
+    claimed, exact = job.artifact.canary, job.rules.model.exact
+    if claimed == job.rules.canary:
         return []
-    return [Finding(Reason.INEXACT, f"made in the determinism class 0x{job.artifact.canary.hex()[:16]}…")]
+    named = f"the determinism class 0x{claimed.hex()[:16]}…" if any(claimed) else "no determinism class"
+    asked = "names none" if exact is None else f"is of 0x{job.rules.canary.hex()[:16]}…"
+    made_by = f" ({exact.made_by})" if exact is not None and exact.made_by else ""
+    return [Finding(Reason.INEXACT, f"the artifact claims {named}, the run {asked}{made_by}")]
 
 
 def check_prompts(job: ReadJob) -> list[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 from protocol.node.console import show
 from protocol.wire.fingerprints import Likeness
 from validator.review.inspection import Inspection
-from validator.review.judgement_report import columns, lines, rows, summary, worst
+from validator.review.judgement_report import classes, columns, lines, rows, summary, worst
 from validator.review.replay import Replay, Resemblance, sentences
 
 PASSED = {True: "passed", False: "FAILED", None: "-"}
@@ -19,6 +19,7 @@ def show_inspection(inspection: Inspection, as_json: bool) -> None:
     judgement, rollout = inspection.judgement, worst(inspection)
     numerics = inspection.policy.numerics
     shown = summary(judgement) | {"engine": numerics.engine, "canary": f"0x{numerics.canary.hex()}"}
+    shown |= classes(inspection)
     if as_json:
         whole: dict[str, Any] = {**shown, "checks": lines(inspection), "findings": rows(judgement), "worst": rollout}
         show({**whole, "measurements": columns(judgement.evidence.measurements)}, True)

@@ -40,6 +40,15 @@ def summary(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+def classes(inspection: Inspection) -> dict[str, str]:
+    """Returns the determinism class that the artifact claims, and the run's; nothing in a run without one."""
+    read, rules = inspection.examination.read, inspection.rules
+    if read is None or rules.model.exact is None:
+        return {}
+    claimed, asked = read.artifact.canary, rules.canary
+    return {"class claimed": f"0x{claimed.hex()}", "class of the run": f"0x{asked.hex()}"}
+
+
 def lines(inspection: Inspection) -> list[dict[str, Any]]:
     """Returns one row per check: what was measured, the bound, and whether it passed (None: not examined).
 
