@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from protocol.node.commands.connection import DEFAULT_RPC, Addresses, RpcUrl
+from protocol.node.commands.weights import CoordinatorUrl, SourceUrls
 from protocol.node.console import EXIT_REFUSED, guard, show
 from protocol.node.doctor import report
 from protocol.node.watching import Once
@@ -51,6 +53,26 @@ def run(
     from validator.service import serve
 
     raise SystemExit(serve(ValidatorSettings.read(settings)))
+
+
+@app.command("class")
+@guard
+def class_(
+    addresses: Addresses,
+    run: Annotated[int, typer.Argument(min=1, help="Id of the run.")],
+    device: Annotated[str, typer.Option(help="Device that would serve it: cpu or cuda.")] = "cpu",
+    coordinator: CoordinatorUrl = None,
+    source: SourceUrls = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    json: Json = False,
+) -> None:
+    """Check that this machine may serve a run that compares bits; exit 2 if it is of another determinism class."""
+    from protocol.node.commands.connection import connected
+    from validator.machine_class import class_for
+
+    with connected(rpc, addresses) as chain:
+        found = class_for(chain, run, coordinator, source or (), device)
+    show({"run": run, "this machine": found}, json)
 
 
 @app.command()

@@ -138,6 +138,7 @@ class Validator:
                 self._reveal(one)
         self._nudge(live)
         self._leave()
+        self._leave_foreign()
         self._mind_slot()
         self._keep([*live, *(round_.followed for round_ in (*replays, *([sampled] if sampled else ())))])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
@@ -359,6 +360,18 @@ class Validator:
         """Leaves runs that are over; who stays behind counts among the validators that other runs need a third of."""
         for run in self._rounds.outlived(self._node):
             self._send(f"leave/{run}", calls.leave(self._chain.deployment, run, self._node))
+
+    def _leave_foreign(self) -> None:
+        """Leaves runs of another determinism class, in which it can only abstain; a node's owner alone may leave."""
+        node, foreign = self._node, self._runs.foreign(self._rounds.runs)
+        for run in foreign.keys() & self._rounds.joined(node).keys():
+            since, owner = self._rounds.joined(node)[run], self._rounds.owner(node)
+            own = owner == self._signer.address
+            if self._is_news(f"of another class than run {run}, joined in block {since}"):
+                then = "leaves the run" if own else f"abstains until {owner} types: assize run leave {run} {node}"
+                log.warning("another_class", run=run, error=foreign[run], then=then)
+            if own:
+                self._send(f"leave/{run}/{since}", calls.leave(self._chain.deployment, run, node))
 
     def _mind_slot(self) -> None:
         """Takes the slot that it waits for, when it is time; warns while another waits for its own."""

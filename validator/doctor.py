@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import torch
 
@@ -21,6 +21,7 @@ from protocol.tensor.model import check_device
 from protocol.times import clock
 from protocol.transport.coordinator import describe_coordinator
 from protocol.transport.run_coordinators import RunCoordinators
+from validator.machine_class import class_for
 from validator.queue.exchange import Exchange
 from validator.settings import ValidatorSettings
 
@@ -51,12 +52,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
         listable = Examination("listable", lambda: _listable(chain, key))
         slot = Examination("slot", lambda: _slot(chain, key))
         serves = Examination("serves", lambda: _serves(chain, key), "join a run with: assize run join RUN NODE")
-        runs = [
-            Examination(
-                f"run {run}", functools.partial(_run, settings, chain, run), "check rules and relays of the run"
-            )
-            for run in _runs_of_interest(chain, key)
-        ]
+        runs = (each for run in _runs_of_interest(chain, key) for each in _of_run(settings, chain, run))
         return (*node_examinations(chain, key, Role.VALIDATOR), listable, slot, serves, *runs)
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
@@ -133,11 +129,31 @@ def _open_runs(chain: Chain) -> dict[int, set[bytes]]:
     return {run: {rules, reader.announced(run)[0].rules_hash} - {bytes(32)} for run, rules in present.items()}
 
 
-def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
-    terms = chain.latest().run(run).terms
+def _of_run(settings: ValidatorSettings, chain: Chain, run: int) -> tuple[Examination, ...]:
+    look = functools.partial(_run, settings, chain, run)
+    examined = Examination(f"run {run}", look, "check rules and relays of the run")
+    if settings.queue_url:  # its background workers judge, maybe elsewhere
+        return (examined,)
+    return examined, Examination(f"class of run {run}", functools.partial(_class, settings, chain, run))
+
+
+def _class(settings: ValidatorSettings, chain: Chain, run: int) -> str:
+    with _coordinators(settings, chain, run) as coordinators:
+        url = coordinators.of(run).base_url
+    return class_for(chain, run, url, settings.sources, settings.device)
+
+
+@contextmanager
+def _coordinators(settings: ValidatorSettings, chain: Chain, run: int) -> Iterator[RunCoordinators]:
     opened = events_of(chain, "Market", RunOpened, run, chain.deployment.start_block)
     with closing(RunCoordinators(settings.coordinator_urls)) as coordinators:
         coordinators.keep({run: opened[0].uri} if opened else {})
+        yield coordinators
+
+
+def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
+    terms = chain.latest().run(run).terms
+    with _coordinators(settings, chain, run) as coordinators:
         client = coordinators.of(run)
         rules = client.rules(terms.rules_hash)
         urls = settings.sources or client.run(run).weights_from

@@ -60,7 +60,7 @@ class DryRunLoop:
         self._progress: dict[tuple[int, bytes], JudgingProgress] = {}
         self._begun: dict[tuple[int, bytes], JudgedRound] = {}
         self._done: set[tuple[int, bytes]] = set()
-        self._unknown: set[str] = set()
+        self._warned: set[str] = set()
 
     def tick(self) -> bool:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
@@ -82,6 +82,8 @@ class DryRunLoop:
                 del self._begun[_key(round_.followed)]
         self._keep(live)
         self._runs.prefetch(self._rounds.manifest_roots)
+        for run, error in self._runs.foreign(self._rounds.runs).items():
+            self._warn("another_class", run, error)
         return news or worked
 
     def _follow(self) -> bool:
@@ -115,15 +117,19 @@ class DryRunLoop:
         try:
             context = self._runs.find(followed.run, followed.terms)
         except AssizeError as error:
-            if str(error) not in self._unknown:
-                self._unknown.add(str(error))
-                log.warning("run_not_known", run=followed.run, error=str(error))
+            self._warn("run_not_known", followed.run, str(error))
             return None
         if context is None:
             return None
         progress = self._progress.setdefault(_key(followed), JudgingProgress())
         root = self._rounds.manifest_roots[followed.run, followed.policy_version]
         return JudgedRound(followed, context, root, progress)
+
+    def _warn(self, event: str, run: int, error: str) -> None:
+        """Logs what is wrong with a run, once."""
+        if error not in self._warned:
+            self._warned.add(error)
+            log.warning(event, run=run, error=error)
 
     def _keep(self, live: list[FollowedRound]) -> None:
         """Forgets rounds that have ended."""

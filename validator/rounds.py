@@ -110,7 +110,7 @@ class Rounds:
         self._owners: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
         self.uris: dict[int, str] = {}
-        self._joined: defaultdict[int, set[int]] = defaultdict(set)
+        self._joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._closed: set[int] = set()
         self._contests: dict[int, events.SlotContested] = {}
         self._announced: dict[int, events.TermsAnnounced] = {}
@@ -126,12 +126,20 @@ class Rounds:
     def served_by(self, node: int) -> dict[int, str]:
         """Returns the runs that ``node`` serves or still judges, and where each says that its coordinator is."""
         judged = {one.run for one in self.live.values() if node in one.jurors}
-        return {run: self.uris[run] for run in sorted(self._joined[node] | judged)}
+        return {run: self.uris[run] for run in sorted(self._joined[node].keys() | judged)}
+
+    def joined(self, node: int) -> Mapping[int, int]:
+        """Returns the runs that ``node`` has joined, and the block in which it last did."""
+        return self._joined[node]
+
+    def owner(self, node: int) -> str:
+        """Returns the address of a node's owner."""
+        return self._owners[node]
 
     def outlived(self, node: int) -> list[int]:
         """Returns the closed runs that ``node`` still serves, all of whose rounds have ended."""
         going_on = {one.run for one in self.live.values()}
-        return sorted((self._joined[node] & self._closed) - going_on)
+        return sorted((self._joined[node].keys() & self._closed) - going_on)
 
     def displaces_from(self, node: int) -> float:
         """Returns when ``node`` may displace the holder of the slot that it waits for; infinity if there is none."""
@@ -159,9 +167,9 @@ class Rounds:
             case events.RunClosed(run=run):
                 self._closed.add(run)
             case events.NodeJoined(run=run, node=node):
-                self._joined[node].add(run)
+                self._joined[node][run] = log.block_number
             case events.NodeLeft(run=run, node=node):
-                self._joined[node].discard(run)
+                self._joined[node].pop(run, None)
             case events.CheckpointPublished(run=run, version=version, manifest_root=root):
                 self.manifest_roots[run, version] = root
             case events.TermsAnnounced() as announced:

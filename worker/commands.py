@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from protocol.node.commands.connection import DEFAULT_RPC, Addresses, RpcUrl
+from protocol.node.commands.weights import CoordinatorUrl, SourceUrls
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 from protocol.node.watching import Once
@@ -46,6 +48,26 @@ def doctor(settings: EnvFile = None, json: AsJson = False) -> None:
     from worker.doctor import diagnose
 
     report(diagnose(read), json)
+
+
+@app.command("class")
+@guard
+def class_(
+    addresses: Addresses,
+    run: Annotated[int, typer.Argument(min=1, help="Id of the run.")],
+    device: Annotated[str, typer.Option(help="Device that would serve it: cpu or cuda.")] = "cpu",
+    coordinator: CoordinatorUrl = None,
+    source: SourceUrls = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    json: AsJson = False,
+) -> None:
+    """Check that this machine may serve a run that compares bits; exit 2 if it is of another determinism class."""
+    from protocol.node.commands.connection import connected
+    from worker.machine_class import class_for
+
+    with connected(rpc, addresses) as chain:
+        found = class_for(chain, run, coordinator, source or (), device)
+    show({"run": run, "this machine": found}, json)
 
 
 @app.command()

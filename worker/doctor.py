@@ -18,6 +18,7 @@ from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.api import Hardware
 from worker.engines.registry import engine_packages, find_engine, installed_versions
+from worker.machine_class import class_for
 from worker.settings import WorkerSettings
 
 LEAST_MEMORY_BYTES = 1 << 30
@@ -50,8 +51,9 @@ def diagnose(settings: WorkerSettings) -> Iterator[Result]:
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         joined = Examination("joined", lambda: _joined(settings, chain, key))
+        of_class = Examination("class", lambda: class_for(chain, settings.run, told or None, (), settings.device))
         named = () if told else _of_coordinator(settings.run, lambda: coordinator_uri(chain, settings.run))
-        return (*node_examinations(chain, key, Role.WORKER), joined, *named)
+        return (*node_examinations(chain, key, Role.WORKER), joined, *named, of_class)
 
     told = settings.coordinator_url
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)

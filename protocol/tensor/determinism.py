@@ -17,8 +17,11 @@ from __future__ import annotations
 import math
 import os
 import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -107,15 +110,44 @@ def with_canary(rules: Rules, directory: Path, device: str = "cpu") -> Rules:
     shape = ExactShape.of(rules)
     if shape is None or shape.canary is not None or rules.model.exact is None:
         return rules
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with _threads(1):
         canary = canary_of(directory, rules.model.dtype, device, shape)
         named = {"canary": "0x" + canary.hex(), "made_by": made_by(device)}
-    finally:
-        torch.set_num_threads(threads)
     exact = rules.model.exact.model_copy(update=named)
     return rules.model_copy(update={"model": rules.model.model_copy(update={"exact": exact})})
+
+
+def class_in_words(rules: Rules, fetch: Callable[[Path], object], device: str, threads: int | None = None) -> str:
+    """Returns the class of this machine in words, once it is known to be the run's.
+
+    Args:
+        rules: the run's.
+        fetch: makes the new folder it is given a model of the run's architecture; its weights are not needed. Not
+            called for a run that compares no bits.
+        device: computes.
+        threads: number of them that will serve the run; None is what this process has.
+
+    Raises:
+        AnotherClass: this machine is not of the class.
+    """
+    shape = ExactShape.of(rules)
+    if shape is None:
+        return "the run compares no bits: any machine will do"
+    with TemporaryDirectory() as folder, _threads(threads):
+        fetch(Path(folder) / "model")
+        own = shape.check(Path(folder) / "model", rules.model.dtype, device)
+        return f"of the run's determinism class 0x{own.hex()[:16]}… ({made_by(device)})"
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Computes with so many threads inside the context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def made_by(device: str) -> str:

@@ -251,6 +251,7 @@ def make_scene(
     """Opens a run; ``rules`` and ``offered`` replace rules and terms.
 
     With a ``queue_url`` others judge for every validator but the last. ``kinds`` are those of the first validators.
+    With ``one_key`` validators' owners have no session keys apart.
     """
     chain = cast.chain
 
@@ -259,6 +260,7 @@ def make_scene(
         rules: Rules | None = None,
         queue_url: str = "",
         kinds: Sequence[type[Validator]] = (),
+        one_key: bool = False,
         **offered: int,
     ) -> Scene:
         judging = court if rules is None else replace(court, rules=with_checkpoint(rules, model_directory))
@@ -269,7 +271,7 @@ def make_scene(
         queues = [queue_url] * (validators - 1) + [""]
         of_kinds = [*kinds, *([Validator] * (validators - len(kinds)))]
         jurors = [
-            cast.juror(f"juror-{index}", origin_url, queue, kind)
+            cast.juror(f"juror-{index}", origin_url, queue, kind, one_key=one_key)
             for index, (queue, kind) in enumerate(zip(queues, of_kinds, strict=True))
         ]
         root = manifest.from_directory(model_directory, 0).root

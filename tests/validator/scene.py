@@ -261,15 +261,16 @@ class Cast:
     directory: Path
     closing: list[Callable[[], None]]
 
-    def sender(self, name: str) -> Sender:
+    def sender(self, name: str, wallet: Wallet | None = None) -> Sender:
         """A party's sender."""
-        sender = Sender(self.chain, self.make_wallet(name), self.directory / f"{name}.sqlite")
+        sender = Sender(self.chain, wallet or self.make_wallet(name), self.directory / f"{name}.sqlite")
         self.closing.append(sender.close)
         return sender
 
-    def node(self, name: str, role: Role) -> tuple[Sender, Wallet, int]:
-        """A registered node: its owner, its key and its id."""
-        owner, key = self.sender(name), self.make_wallet(f"{name}-key")
+    def node(self, name: str, role: Role, one_key: bool = False) -> tuple[Sender, Wallet, int]:
+        """A registered node: its owner, its key and its id. With ``one_key`` the owner's is the session key too."""
+        wallet = self.make_wallet(name)
+        owner, key = self.sender(name, wallet), wallet if one_key else self.make_wallet(f"{name}-key")
         drip(owner, 100 * TOKEN).carry_out("drip")
         registering = register_node(owner, key, role, JOBS if role is Role.WORKER else 1)
         return owner, key, registering.carry_out("register").node
@@ -281,12 +282,13 @@ class Cast:
         queue_url: str = "",
         kind: type[Validator] = Validator,
         coordinator_urls: tuple[str, ...] = (),
+        one_key: bool = False,
     ) -> Juror:
         """A validator over a directory of its own, which gets weights from ``origin_url``.
 
         With a ``queue_url`` others judge for it, one job an order.
         """
-        owner, key, node = self.node(name, Role.VALIDATOR)
+        owner, key, node = self.node(name, Role.VALIDATOR, one_key)
         directory, deployment = self.directory / name, self.chain.deployment
 
         def build() -> tuple[Validator, Callable[[], None]]:
@@ -296,7 +298,7 @@ class Cast:
             restoring = Restoring(client)
             judge, announce = judge_of(queue_url, node, client, restoring, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
-            sender = Sender(own, key, directory / "sender.sqlite")
+            sender = owner if one_key else Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory, node)
             made = kind(
                 own,

@@ -18,6 +18,7 @@ from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError
+from protocol.tensor.determinism import AnotherClass
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.manifest import Authority
 from protocol.wire.rules import Rules
@@ -132,6 +133,14 @@ class Runs:
             self._learning[key] = self._pool.submit(self._learn, run, terms)
         return self._known.get(key)
 
+    def foreign(self, terms: Mapping[int, RunTerms]) -> dict[int, str]:
+        """Returns the runs of another determinism class than this machine's under their present ``terms``, and why."""
+        return {
+            run: str(known.weights.foreign)
+            for (run, rules), known in self._known.items()
+            if known.weights.foreign is not None and run in terms and terms[run].rules_hash == rules
+        }
+
     @property
     def known(self) -> list[RunContext]:
         """The runs that were fetched, under each of their rules."""
@@ -157,6 +166,8 @@ class Runs:
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Starts fetching the newest version of each run, and loads the first: both before its first round."""
         for (run, _), known in self._known.items():
+            if known.weights.foreign is not None:
+                continue
             newest = max((version for of_run, version in manifest_roots if of_run == run), default=None)
             if newest is None:
                 continue  # the run was opened in blocks that a reorganisation took back
@@ -168,6 +179,8 @@ class Runs:
     def _warm_up(self, known: RunContext, version: int, root: bytes) -> None:
         try:
             known.weights.warm_up(version, root)
+        except AnotherClass:
+            return  # ``foreign`` says so to whoever serves the run
         except AssizeError as error:
             log.warning("weights_not_loaded", run=known.run, version=version, error=str(error))
 

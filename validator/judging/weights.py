@@ -15,7 +15,7 @@ from protocol.environments.environment import at_version
 from protocol.environments.registry import environment
 from protocol.errors import Unavailable
 from protocol.node.progress import progress_line
-from protocol.tensor.determinism import ExactShape
+from protocol.tensor.determinism import AnotherClass, ExactShape
 from protocol.tensor.directory import shape_of
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.wire.pins import REWARDS_FILE, UnfitCheckpoint
@@ -53,6 +53,7 @@ class Weights:
     """The policy of one run: waits for versions that a thread fetches, and swaps them into one network.
 
     A version is identified by its manifest root too: after a reorganisation the same number may mean other weights.
+    ``foreign`` is set once this machine is known to be of another determinism class than the run.
     """
 
     def __init__(self, checkpoints: Checkpoints, rules: Rules, device: str) -> None:
@@ -63,6 +64,7 @@ class Weights:
         self._policy: PolicyVersion | None = None
         self._loaded: tuple[int, bytes] | None = None
         self._unfit: dict[tuple[int, bytes], UnfitCheckpoint] = {}
+        self.foreign: AnotherClass | None = None
         self._again_at = 0.0
         self._preparing = threading.Lock()
         self._warm = False
@@ -126,7 +128,10 @@ class Weights:
 
         Raises:
             UnfitCheckpoint: the tensors are not those of the configuration; ``refusal`` says so from then on.
+            AnotherClass: this machine cannot judge in the run; ``foreign`` says so from then on.
         """
+        if self.foreign is not None:
+            raise self.foreign
         directory = self._fetches[version, root].result()
         try:
             if self._policy is None:
@@ -138,6 +143,9 @@ class Weights:
                 self._policy = replace(self._policy, numerics=numerics_of(self._policy.model), tasks=tasks)
         except UnfitCheckpoint as error:
             self._refuse(version, root, error)
+            raise
+        except AnotherClass as error:
+            self.foreign = error
             raise
         self._loaded = (version, root)
         return self._policy

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from protocol.errors import Unavailable
+from protocol.tensor.determinism import AnotherClass
 from protocol.transport.blobs import BlobStores
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.evidence import Finding
@@ -84,6 +85,9 @@ class Checker:
         except Unavailable as error:
             log.warning("put_off", run=order.run, version=order.version, error=str(error))
             return [Answer(Kind.LATER, str(error))] * len(claims)
+        except AnotherClass as error:
+            log.warning("another_class", run=order.run, error=str(error))
+            return [Answer(Kind.FAILED, str(error))] * len(claims)
         except Exception as error:
             log.error("judging_failed", run=order.run, error=repr(error), exc_info=True)
             return [Answer(Kind.FAILED, repr(error))] * len(claims)

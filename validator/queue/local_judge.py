@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import structlog
 
 from protocol.errors import AssizeError
+from protocol.tensor.determinism import AnotherClass
 from protocol.wire.evidence import Finding
 from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import NO_ROOT, Claim
 from validator.judging.fetching import Fetching
 from validator.judging.judge import FetchedJob, judge, limits_of
-from validator.queue.judged_round import JudgedRound
+from validator.queue.judged_round import ATTEMPTS, JudgedRound
 from validator.records.resampling import sampled_job
 from validator.records.rewards import SampledGroup
 from validator.rounds import FollowedRound
@@ -97,6 +98,10 @@ def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]], juror: int) -> None:
         judgements = judge(policy, context.rules, submitted, juror)
     except UnfitCheckpoint as error:
         log.warning("not_judged", round=first.followed.number, error=str(error))
+        return
+    except AnotherClass:  # the same whenever it is tried; whoever serves the run tells of it
+        for round_, _ in jobs:
+            round_.progress.failures = ATTEMPTS
         return
     except Exception as error:  # a failure here may neither cost a worker nor end the daemon: the juror abstains
         for progress in {id(round_.progress): round_.progress for round_, _ in jobs}.values():

@@ -91,6 +91,20 @@ def offered(
         yield WeightsOffer(run, wanted, root, rules, authority, sources)
 
 
+def rules_of(chain: Chain, run: int) -> Rules:
+    """Returns the rules of ``run`` from the coordinator that it names on chain.
+
+    Raises:
+        Rejected: they are not those on chain.
+        Misconfigured: the run names no coordinator.
+        Unavailable: the coordinator does not answer.
+    """
+    from protocol.transport.coordinator import CoordinatorClient
+
+    with closing(CoordinatorClient(coordinator_url(chain, run))) as client:
+        return client.rules(chain.latest().run(run).terms.rules_hash)
+
+
 def coordinator_url(chain: Chain, run: int) -> str:
     """Returns the URL of the run's coordinator, as its opening names it on chain.
 

@@ -14,12 +14,13 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing.fees import Fees
-from protocol.errors import Misconfigured, Rejected
+from protocol.errors import AssizeError, Misconfigured, Rejected
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.joining import steps as joining_steps
-from protocol.node.commands.joining.launching import Launch
+from protocol.node.commands.joining.launching import Launch, refuse_another_class
 from protocol.node.commands.joining.steps import Joiner, settled_sender
 from protocol.node.commands.own_keys import OwnKeys, placed
+from protocol.node.commands.weights import rules_of
 from protocol.node.console import show
 from protocol.node.membership import (
     JoinOptions,
@@ -60,6 +61,7 @@ class Joining:
     def carry_out(self) -> tuple[int, str]:
         """Shows the figures, has them agreed to, and takes the steps; returns the node and the keys' password."""
         joining_steps.refuse_another(self.profile, self.name, self.settings)
+        self._refuse_another_class()
         fees = Fees.capped(self.options.fee_cap_gwei)
         gas_price = fees.bid(self.chain.head().base_fee)
         if not self.options.as_json:
@@ -179,6 +181,16 @@ class Joining:
     def _usual_state_dir(self) -> Path:
         """Returns a folder of this deployment alone: a restarted local chain numbers its rounds anew."""
         return self.profile.path.parent / "state" / f"{self.name}-{self.chain.deployment.start_hash.hex()[:8]}"
+
+    def _refuse_another_class(self) -> None:
+        """Ends the command, before anything is sent, where this machine's results would be refused in the run."""
+        try:
+            rules = rules_of(self.chain, self.run)
+        except AssizeError as error:  # the chain alone is needed to join
+            self._say(f"the run's rules were not read: {error}")
+            return
+        if rules.model.exact is not None:
+            refuse_another_class(self.name, self.network, self.run, self.settings["device"])
 
     # What it costs
 

@@ -11,10 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from protocol.node.profile import NETWORK_VARIABLE, Profile
+from protocol.node.profile import NETWORK_VARIABLE, Profile, ProfileNetwork
 
 OVERRIDING = ("RPC_URL", "ADDRESSES", "KEYSTORE", "STATE_DIR")
 """Ends of the role's variables that would send it elsewhere than where it joined."""
+
+
+def refuse_another_class(role: str, network: ProfileNetwork, run: int, device: str) -> None:
+    """Has ``assize ROLE class`` look, and leaves with its exit code unless this machine may serve the run.
+
+    In a process of its own, as it computes; it prints the sentence that says why not.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != NETWORK_VARIABLE}
+    environment |= {"ASSIZE_RPC_URL": network.rpc, "ASSIZE_ADDRESSES": str(network.addresses)}  # URLs may hold a key
+    words = [*_front_door(), role, "class", str(run), "--device", device]
+    done = subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise SystemExit(done.returncode)
 
 
 @dataclass(frozen=True, slots=True)
