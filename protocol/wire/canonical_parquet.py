@@ -101,11 +101,14 @@ def write(kinds: Sequence[ColumnKind], columns: Sequence[Column], pairs: Iterabl
     return bytes(out) + ours + struct.pack("<I", len(ours)) + MAGIC
 
 
-def read(data: bytes, kinds: Sequence[ColumnKind], max_rows: int) -> tuple[list[Column], list[tuple[str, str]]]:
+def read(
+    data: bytes, kinds: Sequence[ColumnKind], max_rows: int, most: Mapping[str, int]
+) -> tuple[list[Column], list[tuple[str, str]]]:
     """Returns the columns of a file and the pairs in its footer; arrays are read-only.
 
-    Memory stays under a small multiple of ``data`` and ``max_rows``. What is returned for bytes that ``write`` did not
-    make is not specified: whoever needs to know writes it again.
+    ``most`` bounds the values of a row in each list column. Rows and lists are counted before any value is looked at:
+    tens of millions of empty ones fit into a file. Memory stays under a small multiple of ``data`` and ``max_rows``.
+    What is returned for bytes that ``write`` did not make is not specified: whoever needs to know writes it again.
 
     Raises:
         Rejected: no such columns are found (reason SHAPE).
@@ -120,7 +123,7 @@ def read(data: bytes, kinds: Sequence[ColumnKind], max_rows: int) -> tuple[list[
         # A value takes at least four bytes; only an empty list takes none, and a row has at most one.
         if size > end - at or levels > size // 4 + max_rows:
             raise malformed("has a page with more values than it can hold")
-        columns.append(_column(kind, data[at : at + size], levels))
+        columns.append(_column(kind, data[at : at + size], levels, max_rows, most.get(kind.name, 1)))
         at += size
     return columns, key_values(stated)
 
@@ -244,7 +247,7 @@ def _run_head(levels: int) -> bytes:
     return struct.pack("<I", len(head) + groups) + head
 
 
-def _column(kind: ColumnKind, payload: bytes, levels: int) -> Column:
+def _column(kind: ColumnKind, payload: bytes, levels: int, max_rows: int, most: int) -> Column:
     at = 0
     counts: NDArray[np.int64] = np.ones(levels, np.int64)
     if kind.listed:
@@ -258,6 +261,10 @@ def _column(kind: ColumnKind, payload: bytes, levels: int) -> Column:
         )
         starts = np.flatnonzero(repetition == 0)
         counts = (np.diff(starts, append=levels) * definition[starts]).astype(np.int64)
+    if len(counts) > max_rows:
+        raise malformed(f"has {len(counts)} rows, more than {max_rows}")
+    if (longest := counts.max(initial=0)) > most:
+        raise malformed(f"has a row with {longest} {kind.name}, more than {most}")
     total, values = int(counts.sum()), payload[at:]  # a copy, since values of a page need not be aligned
     if kind.physical == BYTE_ARRAY:
         return Column(counts, _byte_arrays(values, total))

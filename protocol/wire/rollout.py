@@ -66,6 +66,16 @@ class Limits:
     proofs: int = 4096
     proof_bytes: int = 290
 
+    @property
+    def most(self) -> dict[str, int]:
+        """Values of a rollout in each list column."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "output_tokens": self.output_tokens,
+            "logprobs": self.output_tokens,
+            "proofs": self.proofs,
+        }
+
 
 DEFAULT_LIMITS = Limits()
 
@@ -131,7 +141,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Artifact:
         Rejected: ``data`` is anything but what ``encode`` returns for an artifact, with reason SHAPE.
     """
     _check_size(data, limits)
-    columns, pairs = canonical_parquet.read(data, COLUMNS, limits.rollouts)
+    columns, pairs = canonical_parquet.read(data, COLUMNS, limits.rollouts, limits.most)
     header = _header(pairs)
     _check(columns, limits)
     artifact = Artifact(*header[:4], _rollouts(columns), header[4])

@@ -199,6 +199,19 @@ def test_levels_that_claim_more_than_the_page_holds_are_refused_before_they_are_
     assert "more values" in refused(data[:at] + b"\x80\x80\x80\x80\x01" + data[at + 1 :])
 
 
+@pytest.mark.parametrize(
+    ("rows", "each", "said"), [(1, 100_000, "100000 proofs, more than 4096"), (5_000, 1, "5000 rows")]
+)
+def test_values_are_counted_before_any_is_read(rows, each, said):
+    """The length of the first of them says that the file ends within it, which only a reader of values sees."""
+    data = a_file(proofs=[[b"first" if row == place == 0 else b"" for place in range(each)] for row in range(rows)])
+    at = data.index(b"\x05\x00\x00\x00first")
+    assert said in refused(data[:at] + b"\xff" * 4 + data[at + 4 :])
+    few = a_file(proofs=[[b"first"]])
+    at = few.index(b"\x05\x00\x00\x00first")
+    assert "ends too early" in refused(few[:at] + b"\xff" * 4 + few[at + 4 :])
+
+
 def test_a_fault_shows_before_it_is_committed_to():
     for bad in ([0.5], [float("nan")], [-1.0, -1.0]):
         rollout = Rollout([1], [2], bad, (), "stop")
