@@ -107,7 +107,7 @@ class Decoder:
         self.sampler = sampler(longest, model.get_output_embeddings().weight.shape[1], self.device)
         self.slots = Slots(self.device, aligned)
         self.request_B: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self.most_positions = _most_bytes(self.device) // _position_bytes(model)
+        self.most_positions = most_bytes(self.device) // position_bytes(model)
 
     def complete(self) -> list[Completion]:
         """Decodes until no request waits or runs."""
@@ -206,7 +206,7 @@ class Decoder:
         self.request_B = self.request_B[:count]
 
 
-def _position_bytes(model: Any) -> int:
+def position_bytes(model: Any) -> int:
     """Returns the bytes of one position's keys and values in all layers."""
     config = model.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
@@ -214,7 +214,8 @@ def _position_bytes(model: Any) -> int:
     return int(2 * config.num_hidden_layers * heads * width * model.get_input_embeddings().weight.element_size())
 
 
-def _most_bytes(device: torch.device) -> int:
+def most_bytes(device: torch.device) -> int:
+    """Returns the memory that keys and values may take on a device."""
     if device.type != "cuda":
         return KEY_VALUE_BYTES
     return int(KEY_VALUE_SHARE * torch.cuda.mem_get_info(device)[0])

@@ -180,7 +180,7 @@ def canary_of(directory: Path, dtype: str, device: str, shape: ExactShape) -> by
         parameter.copy_(torch.from_numpy(_values(name, tuple(parameter.shape))))
     prompts, fed = _job(shape, int(network.config.vocab_size))
     hasher, head = blake3(), network.get_output_embeddings()
-    for sampled in JobWindows(network, prompts, shape.window).run_all(fed):
+    for sampled in JobWindows(network, prompts, shape.window, max(map(len, fed))).run_all(fed):
         hasher.update(_bytes(sampled.hidden_UH))
         for _, logits_UV, _ in sampled.logits(head, DTYPES[shape.head_dtype]):
             hasher.update(_bytes(logits_UV))

@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.attention import check_attention
 from protocol.tensor.completions import Completion, Request, Sampler
 from protocol.tensor.decode import MAX_ROWS, Decoder, HeadInput, decode
 from protocol.tensor.noise import perturb
-from protocol.tensor.windows import JobWindows, WindowTokens
+from protocol.tensor.windows import JobWindows, WindowTokens, check_room
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -56,11 +56,15 @@ class ExactDecoding:
     ) -> list[Completion]:
         """Returns what ``decode_settling`` does, and raises as it does; of requests that are no whole jobs, guesses."""
         whole = len(requests) % self.rollouts == 0
+        if whole and requests:
+            check_room(model, self.rollouts, _most_fed(requests))  # not after hours of guessing
         # Guesses are those of the model's own head, so they have other bits if the rules' is of another format.
         self.settles_all |= model.get_output_embeddings().weight.dtype != self.head_dtype
         if not (self.settles_all and whole):
             made = decode(model, requests, cancelled, max(max_rows, self.rollouts), aligned=True)
-            if not whole or all(self._settled(model, requests, made, first) for first in self._drawn(len(requests))):
+            if not whole or all(
+                self._settled(model, requests, made, first, cancelled) for first in self._drawn(len(requests))
+            ):
                 return made
             self.settles_all = True
         return decode_settling(model, requests, self.rollouts, self.width, self.head_dtype, cancelled, max_rows)
@@ -70,12 +74,21 @@ class ExactDecoding:
         jobs, self._jobs = range(self._jobs, self._jobs + count // self.rollouts), self._jobs + count // self.rollouts
         return [place * self.rollouts for place, job in enumerate(jobs) if job % SETTLED_EVERY == 0]
 
-    def _settled(self, model: Any, requests: Sequence[Request], made: Sequence[Completion], first: int) -> bool:
+    def _settled(
+        self,
+        model: Any,
+        requests: Sequence[Request],
+        made: Sequence[Completion],
+        first: int,
+        cancelled: Callable[[], bool],
+    ) -> bool:
         """Returns whether the windows of one job have the bits that were made."""
         part, done = slice(first, first + self.rollouts), made[first : first + self.rollouts]
         job, outputs = _SettlingJob(model, requests[part], self.width), [_array(one) for one in done]
         with torch.inference_mode():
             while not job.settled:
+                if cancelled():
+                    raise Unavailable("generation was cancelled")
                 if job.settle(outputs, False, model.get_output_embeddings(), self.head_dtype):
                     return False
         again = [job.completion(rollout, output) for rollout, output in enumerate(outputs)]
@@ -83,6 +96,11 @@ class ExactDecoding:
             torch.equal(one.hidden_TH, other.hidden_TH) and torch.equal(one.logprobs_T, other.logprobs_T)
             for one, other in zip(done, again, strict=True)
         )
+
+
+def _most_fed(requests: Sequence[Request]) -> int:
+    """Returns the most tokens that may be fed of a rollout: the last one is not an input."""
+    return max(len(request.prompt_tokens) + request.max_tokens for request in requests) - 1
 
 
 def _array(completion: Completion) -> I32:
@@ -140,7 +158,8 @@ class _SettlingJob:
     def __init__(self, network: Any, requests: Sequence[Request], width: int) -> None:
         self.requests = requests
         self.prompts = [np.array(request.prompt_tokens, np.int32) for request in requests]
-        self.windows = JobWindows(network, [len(request.prompt_tokens) for request in requests], width)
+        prompts = [len(request.prompt_tokens) for request in requests]
+        self.windows = JobWindows(network, prompts, width, _most_fed(requests))
         self.keys_R2 = np.array([request.noise_key for request in requests], dtype=np.int64)
         self.temperature_R = np.array([request.temperature for request in requests], dtype=np.float32)
         self.window, self.settled = 0, False

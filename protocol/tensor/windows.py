@@ -29,7 +29,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protocol.errors import Misconfigured
 from protocol.tensor.alignment import aligned, attend_aligned, run_aligned
+from protocol.tensor.decode import most_bytes, position_bytes
 from protocol.tensor.model import logits_of
 from protocol.tensor.packing import pack
 
@@ -111,23 +113,43 @@ class WindowTokens:
                 yield chosen, logits_UV, self.row_Q[chosen] - first
 
 
+def check_room(network: Any, rollouts: int, longest: int) -> None:
+    """Checks that the windows of so many rollouts of up to ``longest`` fed tokens have room, before any is taken.
+
+    Raises:
+        Misconfigured: their keys and values exceed what this machine has for them.
+    """
+    wanted = rollouts * aligned(longest) * position_bytes(network)
+    most = most_bytes(network.get_input_embeddings().weight.device)
+    if wanted > most:
+        raise Misconfigured(
+            f"the keys and values of a job's {rollouts} rollouts of up to {longest} tokens take {wanted / 2**30:.1f} "
+            f"GiB, more than this machine's {most / 2**30:.1f} GiB for them: choose a run with smaller jobs"
+        )
+
+
 class JobWindows:
     """The windows of one job, run in order; a window may be run again, until the next has begun.
 
-    ``prompts_R`` are the lengths of the rollouts' prompts, ``width`` the positions of a window.
+    ``prompts_R`` are the lengths of the rollouts' prompts, ``width`` the positions of a window, and ``longest`` the
+    most tokens that are fed of a rollout, for which memory is taken at most.
     """
 
-    def __init__(self, network: Any, prompts_R: Sequence[int], width: int) -> None:
-        self.network, self.width = network, width
+    def __init__(self, network: Any, prompts_R: Sequence[int], width: int, longest: int) -> None:
+        """Takes no memory for keys and values yet; raises as ``check_room`` does."""
+        self.network, self.width, self.longest = network, width, longest
         self.device: torch.device = network.get_input_embeddings().weight.device
         self.prompts_R: I64 = np.array(prompts_R, dtype=np.int64)
-        self.states = _States(len(prompts_R), self.device)
+        check_room(network, len(prompts_R), longest)
+        self.states = _States(len(prompts_R), self.device, longest)
 
     def run(self, number: int, tokens: Sequence[I32], fed_R: I64) -> WindowTokens:
         """Runs a window of a job of which ``fed_R`` tokens of each rollout are fed in all.
 
         ``tokens`` are each rollout's tokens from the first on, at least up to the last that is fed in the window.
         """
+        if fed_R.max() > self.longest:
+            raise ValueError(f"invalid job of {fed_R.max()} fed tokens: expected at most {self.longest}")
         window = Window.of(number * self.width, (number + 1) * self.width, tokens, fed_R)
         self.states.begin(window)
         given = (torch.from_numpy(array).to(self.device) for array in (window.tokens_N, window.positions_N))
@@ -152,10 +174,10 @@ class JobWindows:
 
 
 class _States:
-    """Keys and values of a job's rollouts; also the attention layout of a window."""
+    """Keys and values of a job's rollouts, of ``longest`` positions at most; also the attention layout of a window."""
 
-    def __init__(self, rollouts: int, device: torch.device) -> None:
-        self._rollouts, self._device = rollouts, device
+    def __init__(self, rollouts: int, device: torch.device, longest: int) -> None:
+        self._rollouts, self._device, self._longest = rollouts, device, longest
         self._keys_RKSD: dict[int, Tensor] = {}
         self._values_RKSD: dict[int, Tensor] = {}
 
@@ -197,7 +219,7 @@ class _States:
         (start, stop), (_, heads, depth) = self._span, states_NKD.shape
         have = held[layer].shape[2] if layer in held else 0
         if have < stop:
-            columns = aligned(2 * stop if have else stop)
+            columns = aligned(min(2 * stop, self._longest) if have else stop)
             grown = states_NKD.new_zeros(self._rollouts, heads, columns, depth)
             if have:
                 grown[:, :, :have] = held[layer]

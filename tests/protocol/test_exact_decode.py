@@ -15,10 +15,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
 from protocol.tensor import windows
+from protocol.tensor.alignment import aligned
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.decode import decode
 from protocol.tensor.exact_decode import ExactDecoding, decode_settling
 from protocol.tensor.model import Model
+from protocol.tensor.windows import JobWindows
 from tests.protocol.test_decode import KINDS, MODELS, NEVER, STOP, VOCABULARY, _check, _ragged
 from validator.judging.prefill import Completed, Prefill, prefill_exactly
 
@@ -186,6 +188,53 @@ def test_part_of_a_job_is_refused_and_so_is_one_that_does_not_fit(monkeypatch: p
     monkeypatch.setattr(decoding, "KEY_VALUE_BYTES", 100)
     with pytest.raises(Misconfigured, match="smaller jobs"):
         exactly("qwen3", requests)
+
+
+def test_a_job_that_does_not_fit_is_refused_before_a_token_is_guessed_and_by_the_verifier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    requests, asked = _ragged(ROLLOUTS), [0]
+    made = exactly("qwen3", requests)
+    monkeypatch.setattr(decoding, "KEY_VALUE_BYTES", 100)
+
+    def cancelled() -> bool:
+        asked[0] += 1
+        return False
+
+    with pytest.raises(Misconfigured, match=r"job's 6 rollouts of up to \d+ tokens take .* choose a run with smaller"):
+        ExactDecoding(ROLLOUTS, WIDTH, torch.bfloat16).decode(HALF["qwen3"], requests, cancelled)
+    assert asked == [0]
+    with pytest.raises(Misconfigured, match="smaller jobs"):
+        checked("qwen3", at_one(1.0, requests), made)
+
+
+@pytest.mark.parametrize("longest", [70, 129, 200])
+def test_windows_take_no_more_memory_than_their_longest_rollout_can_need(longest: int) -> None:
+    tokens = [np.arange(longest, dtype=np.int32) % VOCABULARY for _ in range(ROLLOUTS)]
+    windows = JobWindows(HALF["llama"], [1] * ROLLOUTS, 32, longest)
+    for _ in windows.run_all(tokens):
+        for keys_KSD, _ in windows.states.of(0, 1 << 20).values():
+            assert keys_KSD.shape[1] <= aligned(longest)
+    with pytest.raises(ValueError, match=f"expected at most {longest}"):
+        list(windows.run_all([np.append(one, np.int32(1)) for one in tokens]))
+
+
+def test_settling_a_sample_stops_when_it_is_cancelled() -> None:
+    """Once all rows are guessed, only the windows of the first job are left to run."""
+    requests = [Request((2, 3), (n, 1), 8 * WIDTH, 1.0, (NEVER,)) for n in range(ROLLOUTS)]
+    asked = [0]
+
+    def counted() -> bool:
+        asked[0] += 1
+        return False
+
+    decode(HALF["qwen3"], requests, counted, aligned=True)
+    guessing, asked[0] = asked[0], 0
+    with pytest.raises(Unavailable, match="cancelled"):
+        ExactDecoding(ROLLOUTS, WIDTH, torch.bfloat16).decode(
+            HALF["qwen3"], requests, lambda: counted() or asked[0] > guessing + 2
+        )
+    assert asked[0] == guessing + 3
 
 
 def test_exact_decoding_stops_when_it_is_cancelled() -> None:

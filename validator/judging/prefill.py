@@ -116,7 +116,8 @@ def prefill_exactly(
     with torch.inference_mode():
         for job in jobs:
             fed = [np.concatenate([one.prompt_tokens, one.output_tokens[:-1]]) for one in job]
-            windows = JobWindows(model.network, [len(one.prompt_tokens) for one in job], width)
+            prompts = [len(one.prompt_tokens) for one in job]
+            windows = JobWindows(model.network, prompts, width, max(map(len, fed)))
             for sampled in windows.run_all(fed):
                 scores.add_window(first, sampled)
             first += len(job)
