@@ -27,7 +27,7 @@ def class_for(chain: Chain, run: int, coordinator: str | None, sources: Sequence
     """
     with offered(chain, run, None, coordinator, list(sources) or None) as offer:
         if offer.rules.model.exact is None:
-            return "the run compares no bits: any machine will do"
+            return "the rules name no determinism class: any machine will do"
         from protocol.tensor.determinism import class_in_words  # torch takes seconds, which no other run needs
 
         return class_in_words(offer.rules, offer.fetch_without_tensors, device, THREADS)

@@ -32,13 +32,16 @@ from numpy.typing import NDArray
 from transformers.initialization import no_init_weights
 
 from protocol.errors import Misconfigured, accessing
-from protocol.tensor.measured_canary import machine, measured_canary
+from protocol.tensor.measured_canary import kept_canary, machine, measured_canary
 from protocol.tensor.model import DTYPES, build
 from protocol.tensor.windows import JobWindows
 from protocol.wire.rules import Rules
 
 LAYERS = 2
 """Layers of the canary's network: others repeat their shapes."""
+
+CONFIGURATION = "config.json"
+"""File that describes a model's architecture."""
 
 LONGEST = 1_100
 """Tokens of the pinned job's longest rollout: beyond two blocks of columns that attention takes at a time."""
@@ -81,9 +84,10 @@ class ExactShape:
         """
         if self.canary is None:
             return bytes(32)
-        own = measured_canary(
-            self._conditions(directory, dtype, device), lambda: canary_of(directory, dtype, device, self), self.canary
-        )
+        path = directory / CONFIGURATION
+        with accessing(f"read {path}"):
+            conditions = self._conditions(blake3(path.read_bytes()).digest(), dtype, device)
+        own = measured_canary(conditions, lambda: canary_of(directory, dtype, device, self), self.canary)
         if own != self.canary:
             raise AnotherClass(
                 f"this machine is of the determinism class 0x{own.hex()[:16]}… ({made_by(device)}), the run of "
@@ -92,14 +96,16 @@ class ExactShape:
             )
         return own
 
-    def _conditions(self, directory: Path, dtype: str, device: str) -> dict[str, Any]:
-        """Returns everything that the canary depends on."""
-        path = directory / "config.json"
-        with accessing(f"read {path}"):
-            architecture = blake3(path.read_bytes()).hexdigest()
+    def known(self, rules: Rules, device: str) -> bool:
+        """Returns whether this machine is known to be of the class of ``rules``, by what it measured before."""
+        pinned = (file.hash for file in rules.model.checkpoint or () if file.name == CONFIGURATION)
+        return any(kept_canary(self._conditions(each, rules.model.dtype, device)) == self.canary for each in pinned)
+
+    def _conditions(self, configuration: bytes, dtype: str, device: str) -> dict[str, Any]:
+        """Returns everything that the canary depends on; ``configuration`` is BLAKE3-256 of the model's."""
         formats = {"dtype": dtype, "head_dtype": self.head_dtype}
         job = {"rollouts": self.rollouts, "window": self.window, "layers": LAYERS, "longest": LONGEST}
-        return {"architecture": architecture, **formats, **job, "machine": machine(device)}
+        return {"architecture": configuration.hex(), **formats, **job, "machine": machine(device)}
 
 
 def with_canary(rules: Rules, directory: Path, device: str = "cpu") -> Rules:
@@ -122,8 +128,8 @@ def class_in_words(rules: Rules, fetch: Callable[[Path], object], device: str, t
 
     Args:
         rules: the run's.
-        fetch: makes the new folder it is given a model of the run's architecture; its weights are not needed. Not
-            called for a run that compares no bits.
+        fetch: makes the new folder it is given a model of the run's architecture; its weights are not needed. Called
+            if this machine has not measured the class before.
         device: computes.
         threads: number of them that will serve the run; None is what this process has.
 
@@ -131,12 +137,13 @@ def class_in_words(rules: Rules, fetch: Callable[[Path], object], device: str, t
         AnotherClass: this machine is not of the class.
     """
     shape = ExactShape.of(rules)
-    if shape is None:
-        return "the run compares no bits: any machine will do"
+    if shape is None or shape.canary is None:
+        return "the rules name no determinism class: any machine will do"
     with TemporaryDirectory() as folder, _threads(threads):
-        fetch(Path(folder) / "model")
-        own = shape.check(Path(folder) / "model", rules.model.dtype, device)
-        return f"of the run's determinism class 0x{own.hex()[:16]}… ({made_by(device)})"
+        if not shape.known(rules, device):
+            fetch(Path(folder) / "model")
+            shape.check(Path(folder) / "model", rules.model.dtype, device)
+        return f"of the run's determinism class 0x{rules.canary.hex()[:16]}… ({made_by(device)})"
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def test_doctor_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path
     found = {one.name: one for one in diagnose(scene.settings(tmp_path))}
     assert found["chain"].ok
     assert found[f"run {scene.run}"].ok, found
-    assert found[f"class of run {scene.run}"].detail == "the run compares no bits: any machine will do"
+    assert found[f"class of run {scene.run}"].detail == "the rules name no determinism class: any machine will do"
     assert not found["key"].ok
     assert "juror" in found["key"].detail
     nowhere = scene.settings(tmp_path).model_copy(update={"rpc_url": "http://127.0.0.1:1"})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Rejected
-from protocol.tensor.determinism import AnotherClass, ExactShape, made_by, with_canary
+from protocol.tensor import measured_canary
+from protocol.tensor.determinism import AnotherClass, ExactShape, class_in_words, made_by, with_canary
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rollout import decode as decode_artifact
@@ -42,6 +45,14 @@ def exact_rules(directory: Path, proofs: str) -> Rules:
     model = RULES.model.model_copy(update={"dtype": "bfloat16", "head_dtype": "bfloat16", "exact": named})
     rules = RULES.model_copy(update={"model": model, "thresholds": BOUNDS})
     return with_canary(with_checkpoint(rules, directory), directory)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder of their own for the canaries of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSIZE_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="module", params=PROOFS)
@@ -165,6 +176,28 @@ def test_an_artifact_of_another_class_is_void_and_the_finding_names_both(
     assert finding.detail == f"the artifact claims {named}, the run is of {own}"
     shown = classes(Inspection(examined.judgement, exact.rules, exact.policy, examined, EvidenceState(), True))
     assert shown == {"class claimed": f"0x{claimed.hex()}", "class of the run": f"0x{exact.rules.canary.hex()}"}
+
+
+def test_a_machine_that_measured_its_class_needs_no_model_to_say_so(
+    model_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules, fetched_into, threads = exact_rules(model_directory, "both"), list[Path](), torch.get_num_threads()
+    monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path))
+
+    def fetch(place: Path) -> None:
+        fetched_into.append(place)
+        shutil.copytree(model_directory, place, ignore=shutil.ignore_patterns("*.safetensors"))
+
+    for _ in range(2):
+        monkeypatch.setattr(measured_canary, "_known", {})
+        assert f"class 0x{rules.canary.hex()[:16]}… ({made_by('cpu')})" in class_in_words(rules, fetch, "cpu", 1)
+    assert len(fetched_into) == 1
+    assert not fetched_into[0].exists()
+    for _ in range(2):
+        with pytest.raises(AnotherClass):
+            class_in_words(of_class(rules, b"\xab" * 32, "another machine"), fetch, "cpu", 1)
+    assert len(fetched_into) == 3
+    assert torch.get_num_threads() == threads
 
 
 def test_an_artifact_names_the_class_that_was_measured_whatever_its_rules_say(

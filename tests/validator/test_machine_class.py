@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,13 +19,21 @@ from protocol.chain.writing.actions import join_run
 from protocol.node.profile_edit import set_network
 from protocol.wire.api import ChainIdentity, RunDescription
 from protocol.wire.rules import ExactRules, Rules
-from tests.conftest import ROOT
+from tests.conftest import ROOT, until
 from tests.validator.conftest import RULES
 from tests.validator.scene import Scene
 from tests.validator.test_exact import exact_rules
 from validator.commands import app as validator_app
 from validator.doctor import diagnose
+from validator.dry_run import build
 from worker.commands import app as worker_app
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own for the canaries of a test."""
+    monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path / "kept"))
+
 
 FOREIGN = RULES.model_copy(
     update={
@@ -96,6 +105,20 @@ def test_the_doctor_and_a_command_say_that_this_machine_is_of_another_class(
         refused = CliRunner().invoke(app, [*typed, "--source", scene.origin_url])
         assert (refused.exit_code, words in refused.output) == (2, True), refused.output
         assert len(refused.output.strip().splitlines()) == 1
+
+
+def test_a_dry_run_says_so_once_and_would_abstain(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+    scene, told = make_scene(rules=FOREIGN, validators=1, committee=1), list[dict[str, Any]]()
+    loop, close = build(scene.settings(tmp_path), told.append)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    with capture_logs() as lines:
+        until(lambda: [loop.tick()] and told, 60, "the vote")
+        for _ in range(5):
+            loop.tick()
+    close()
+    assert [vote["vote"] for vote in told] == ["abstention"]
+    assert [line["event"] for line in lines if line["log_level"] in ("warning", "error")] == ["another_class"]
 
 
 def describe(scene: Scene) -> None:

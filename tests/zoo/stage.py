@@ -79,6 +79,11 @@ class Remembering:
         """The model that is loaded."""
         return self._engine.model
 
+    @property
+    def canary(self) -> bytes:
+        """The class that the engine measured."""
+        return self._engine.canary
+
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
         """The completions of ``requests``, those of before where there are any."""
         new = [request for request in dict.fromkeys(requests) if request not in self._known]
