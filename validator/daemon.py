@@ -51,6 +51,9 @@ log = structlog.get_logger()
 RETRY_SECONDS = 1.0
 """Pause before a vote that the contract refused is sent again."""
 
+MOST_SAMPLING_SECONDS = 60
+"""Time for votes of which sampling may take a third while no round is live."""
+
 REPLAYS_AT_ONCE = 8
 """Settled rounds that are replayed in one tick, newest first."""
 
@@ -130,7 +133,7 @@ class Validator:
             self.activity.doing("judging", unjudged)
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
-        sampled = None if replays else self._sample(ready)
+        sampled = [] if replays else self._sample(live, ready)
         for one, due in steps:
             if due is Step.COMMIT:
                 self._commit(one)
@@ -140,7 +143,7 @@ class Validator:
         self._leave()
         self._leave_foreign()
         self._mind_slot()
-        self._keep([*live, *(round_.followed for round_ in (*replays, *([sampled] if sampled else ())))])
+        self._keep([*live, *(round_.followed for round_ in (*replays, *sampled))])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
         self._deliveries.beat(self._runs.loaded_version)
@@ -183,12 +186,22 @@ class Validator:
                 self._replayed[settled.round, settled.beacon].tick(time.monotonic())
         return list(found.values())
 
-    def _sample(self, rounds: Sequence[JudgedRound]) -> JudgedRound | None:
-        """Samples a job behind an alarm, once nothing else is to be judged; returns its round."""
-        self._sampling.learn(self._runs.known, self._rounds.manifest_roots)
-        if not all(round_.judged for round_ in rounds):
-            return None
-        return self._sampling.next(self._rounds.replayable, self._judged_round)
+    def _sample(self, live: Sequence[FollowedRound], rounds: Sequence[JudgedRound]) -> list[JudgedRound]:
+        """Samples jobs behind an alarm, once nothing else is to be judged; returns the rounds of those that it tried.
+
+        It blocks for a third of the shortest time for votes in a live round of the runs served: none is missed for it.
+        """
+        try:
+            self._sampling.learn(self._runs.known, self._rounds.manifest_roots)
+            if not all(round_.judged for round_ in rounds):
+                return []
+            served = self._rounds.served_by(self._node)
+            phases = [min(one.terms.commit_seconds, one.terms.reveal_seconds) for one in live if one.run in served]
+            most = min([*phases, MOST_SAMPLING_SECONDS]) / 3
+            return self._sampling.next(self._rounds.replayable, self._judged_round, most)
+        except Exception as error:  # what strangers publish may break this, and must not cost a vote
+            log.error("sampling_failed", error=repr(error), exc_info=True)
+            return []
 
     def _underived(self, round_: JudgedRound) -> list[tuple[SettledRound, tuple[int, ...]]]:
         return self._history.underived(round_.record_point, round_.owners)

@@ -56,7 +56,7 @@ class Inventing:
         """See ``Judge``; nobody is asked."""
         return False
 
-    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+    def sample(self, round_: JudgedRound, job: int, secret: bytes, most: float) -> list[SampledGroup] | None:
         """See ``Judge``; nothing is sampled."""
         return None
 

@@ -42,6 +42,7 @@ from validator.judging.claims import Claim
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Kind, decode_order
+from validator.records import rewards
 from validator.records.rewards import SampledGroup
 from validator.review.replay import replay, sentences
 from validator.service import locked
@@ -241,9 +242,14 @@ def test_a_daemon_started_again_in_the_middle_commits_the_same_vote(
 
 
 def test_condemned_owners_are_void_and_sampled_until_honest_work_clears_them(
-    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str, tmp_path: Path
+    make_scene: Callable[..., Scene],
+    crew: Callable[[Scene], Crew],
+    redis_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a juror sampled of two rounds is put into its database; it samples the next one by itself."""
+    monkeypatch.setattr(rewards, "CLEARING_GROUPS", 16)
     scene = make_scene(queue_url=redis_url)
     workers = crew(scene)
     workers.start()

@@ -10,7 +10,8 @@ from protocol.environments.environment import Problem
 from protocol.errors import Unavailable
 from protocol.wire.rollout import decode
 from tests.validator.conftest import Court
-from validator.records.resampling import SAMPLES_SHARE, sampled_groups
+from validator.records.resampling import sampled_groups
+from validator.records.rewards import SAMPLES_SHARE
 
 SECRET = bytes(32)
 
@@ -42,11 +43,11 @@ def test_own_rewards_are_the_artifacts_and_the_samples_are_the_jurors(measured: 
     assert [group.sampled for group in others] != [group.sampled for group in groups]
 
 
-def test_a_missing_job_has_rewards_of_zero_and_is_sampled_all_the_same(measured: Court) -> None:
+def test_a_missing_job_has_no_rewards_and_is_sampled_all_the_same(measured: Court) -> None:
     claim, data = measured.sample
     there = sampled_groups(measured.policy, measured.rules, claim.seed, decode(data).rollouts, SECRET)
     missing = sampled_groups(measured.policy, measured.rules, claim.seed, [], SECRET)
-    assert all(group.own == (0.0,) * measured.rules.samples_per_group for group in missing)
+    assert all(group.own == () for group in missing)
     assert [group.sampled for group in missing] == [group.sampled for group in there]
 
 

@@ -21,6 +21,7 @@ from validator.records.rewards import (
     compared,
     condemned_since,
     evidence_after,
+    honesty,
     log_e_values,
     sampled,
     to_sample,
@@ -119,7 +120,7 @@ def test_whoever_is_condemned_is_sampled_in_every_round_until_honest_work_clears
     assert condemned_since(past, BOUND) == 5
     assert [each.round for each in to_sample(past, BOUND)] == [6, 5]
     needed = math.ceil(math.log(CLEARING_ROUNDS) / 0.5)
-    honest = [RoundRewards(number, QUIET, sampled=QUIET) for number in range(7, 7 + needed)]
+    honest = [RoundRewards(number, QUIET, sampled=QUIET, honesty=0.5, present=8) for number in range(7, 7 + needed)]
     assert condemned_since(past + honest[:-1], BOUND) == 5
     assert condemned_since(past + honest, BOUND) is None
     assert to_sample(past + honest, BOUND) == []
@@ -129,8 +130,29 @@ def test_whoever_is_condemned_is_sampled_in_every_round_until_honest_work_clears
 def test_an_owner_that_steers_on_is_not_cleared_by_rounds_that_were_not_sampled() -> None:
     past = [RoundRewards(number, QUIET, sampled=LOUD) for number in range(5)]
     past += [RoundRewards(number, QUIET) for number in range(5, 500)]
-    past += [RoundRewards(number, QUIET, sampled=LOUD) for number in range(500, 600)]
+    past += [RoundRewards(number, QUIET, sampled=LOUD, honesty=-1.0) for number in range(500, 600)]
     assert condemned_since(past, BOUND) == 5
+
+
+def test_neither_missing_jobs_nor_doing_worse_on_purpose_clears_sooner_than_honest_work() -> None:
+    missing, worse = SampledGroup((), (1.0,) * 16), SampledGroup((0.0,) * 8, (1.0,) * 16)
+    assert honesty([missing] * 99) == 0.0
+    assert sampled([missing]) == pytest.approx(sampled([worse])), "for what it is charged with, it has nothing to show"
+    past = [RoundRewards(number, QUIET, sampled=LOUD) for number in range(5)]
+    past += [RoundRewards(5, QUIET, QUIET, honesty([worse] * 60), 60)]
+    assert condemned_since(past, BOUND) == 5
+    past += [RoundRewards(6, QUIET, QUIET, honesty([worse] * 4), 4)]
+    assert condemned_since(past, BOUND) is None
+    rng = np.random.default_rng(3)
+    chances = rng.beta(1.4, 0.9, 4000)
+    fair = [
+        SampledGroup(tuple(rng.binomial(1, p, 8).astype(float)), tuple(rng.binomial(1, p, 16).astype(float)))
+        for p in chances
+    ]
+    jobs = np.array([honesty(fair[start : start + 4]) for start in range(0, len(fair), 4)])
+    assert 10 < math.log(CLEARING_ROUNDS) / jobs.mean() < 60
+    steered = [SampledGroup(group.own, group.own + (0.0,) * 8) for group in fair]
+    assert honesty(steered) < 0
 
 
 def test_honest_owners_of_unequal_shares_stay_within_both_budgets() -> None:

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_rewards_published_with_a_version_have_the_owners_jobs_sampled_and_conde
     rounds = [settled(number) for number in range(1, 31)]
     steering.follow(rounds, [point()])
     assert asked_by(steering) == []
-    steering.publish(1, b"root", published(*(rewards_of(each.round) for each in rounds)))
+    steering.publish(1, RULES_HASH, 1, b"root", published(*(rewards_of(each.round) for each in rounds)))
     asked = asked_by(steering)
     assert {settled.listed[job] for settled, job in asked} == {"0xcheat"}
     assert [settled.round for settled, _ in asked[:4]] == [30, 30, 29, 29], "the newest first, every job of the owner"
@@ -98,20 +99,39 @@ def test_samples_condemn_in_rounds_opened_later_until_honest_work_clears(steerin
     assert asked_by(steering) == []
 
 
+def test_a_job_that_was_sampled_is_not_handed_out_again_however_much_news_there_is(steering: Steering) -> None:
+    rounds = [settled(number) for number in range(1, 31)]
+    steering.follow(rounds, [point()])
+    steering.publish(1, RULES_HASH, 1, b"root", published(*(rewards_of(each.round) for each in rounds)))
+    asked_by(steering)
+    handed = set()
+    while asked := steering.to_sample():
+        each, job = asked[0]
+        assert (each.round, job) not in handed
+        handed.add((each.round, job))
+        steering.publish(1, RULES_HASH, 1, b"again", published(rewards_of(each.round)))  # all its owners are news again
+        steering.learn(each, job, FAIR)
+    assert handed
+
+
 def test_a_missing_job_is_sampled_too_and_lowers_what_the_owner_seems_to_have(steering: Steering) -> None:
     rounds = [settled(number, missing=[1]) for number in range(1, 61)]
     steering.follow(rounds, [point()])
-    steering.publish(1, b"root", published(*(rewards_of(each.round, missing=[1], cheat=0.4) for each in rounds)))
+    steering.publish(
+        1, RULES_HASH, 1, b"root", published(*(rewards_of(each.round, missing=[1], cheat=0.4) for each in rounds))
+    )
     assert asked_by(steering) == [], "0.4 and nothing are less than 0.25 twice"
-    steering.publish(1, b"more", published(*(rewards_of(each.round, missing=[1], cheat=1.0) for each in rounds)))
+    steering.publish(
+        1, RULES_HASH, 1, b"more", published(*(rewards_of(each.round, missing=[1], cheat=1.0) for each in rounds))
+    )
     assert {job for _, job in asked_by(steering)} == {0, 1}
 
 
 @pytest.mark.parametrize(("run", "size"), [(2, GROUPS * SIZE), (1, GROUPS * SIZE - 1), (1, 100_000)])
 def test_a_file_of_another_run_or_of_another_shape_says_nothing(steering: Steering, run: int, size: int) -> None:
     rounds = [settled(number) for number in range(1, 31)]
-    steering.follow(rounds, [point()])
-    steering.publish(run, b"root", published(*(rewards_of(each.round, size=size) for each in rounds)))
+    steering.follow(rounds, [point(), replace(point(), run=2)])
+    steering.publish(run, RULES_HASH, 1, b"root", published(*(rewards_of(each.round, size=size) for each in rounds)))
     assert asked_by(steering) == []
 
 
@@ -119,7 +139,7 @@ def test_rewards_that_come_before_their_round_settles_are_kept_for_it(steering: 
     rounds = [settled(number) for number in range(1, 31)]
     growing: list[SettledRound] = []
     steering.follow(growing, [point()])
-    steering.publish(1, b"root", published(*(rewards_of(each.round) for each in rounds)))
+    steering.publish(1, RULES_HASH, 1, b"root", published(*(rewards_of(each.round) for each in rounds)))
     growing += rounds
     steering.follow(growing)
     assert asked_by(steering)
@@ -129,15 +149,18 @@ def test_a_restart_and_a_reorganisation_find_files_samples_and_the_secret_again(
     rounds = [settled(number) for number in range(1, 31)]
     with closing(Steering(RewardStore(tmp_path))) as first:
         first.follow(rounds, [point()])
-        first.publish(1, b"root", published(*(rewards_of(each.round) for each in rounds)))
+        first.publish(1, RULES_HASH, 1, b"root", published(*(rewards_of(each.round) for each in rounds)))
         for each in rounds[-9:]:
             for job in (0, 1):
                 first.learn(each, job, STEERED)
         asked, found, secret = asked_by(first), first.findings(point(), {"0xcheat"}), first.secret
     with closing(Steering(RewardStore(tmp_path))) as again:
         again.follow(rounds, [point()])
-        assert again.has_published(1, b"root")
-        assert not again.has_published(1, b"other")
+        kept = again.kept(1, 1, b"root")
+        assert kept is not None
+        assert again.kept(1, 1, b"other") is None
+        assert again.kept(2, 1, b"root") is None, "another run's version may have the same root"
+        again.publish(1, RULES_HASH, 1, b"root", kept)
         assert (asked_by(again), again.findings(point(), {"0xcheat"}), again.secret) == (asked, found, secret)
         elsewhere = [settled(each.round, beacon=b"\x01" * 32) for each in rounds]
         again.follow(elsewhere)
@@ -165,13 +188,11 @@ def test_rewards_published_with_a_version_reach_every_juror(
     scene.submit(opened, scene.work(opened), {0, 1})
     scene.tick_until(opened.round, State.TALLIED)
     give_up = time.monotonic() + 30
-    while not all(
-        juror.validator._history.steering.has_published(scene.run, scene.manifest_root) for juror in scene.jurors
-    ):
+    while not all(juror.validator._history.steering.kept(scene.run, 1, scene.manifest_root) for juror in scene.jurors):
         assert time.monotonic() < give_up
         scene.tick()
     for juror in scene.jurors:
         with closing(RewardStore(juror.directory)) as store:
-            kept = store.published(scene.manifest_root)
+            kept = store.published(scene.run, 1, scene.manifest_root)
         assert kept is not None
         assert kept.canonical == told.canonical

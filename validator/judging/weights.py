@@ -19,7 +19,7 @@ from protocol.tensor.determinism import AnotherClass, ExactShape
 from protocol.tensor.directory import shape_of
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.wire.pins import REWARDS_FILE, UnfitCheckpoint
-from protocol.wire.rewards import MAX_REWARDS_BYTES, Rewards, parse_rewards
+from protocol.wire.rewards import Rewards, parse_rewards
 from protocol.wire.rules import Rules
 from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import numerics_of, probe
@@ -27,6 +27,9 @@ from validator.judging.prefill import numerics_of, probe
 RETRY_SECONDS = 0.5
 """Pause after a failed fetch."""
 
+
+MOST_REWARDS_BYTES = 2 << 20
+"""Most bytes of published rewards that are read: those of more than 300,000 rollouts."""
 
 log = structlog.get_logger()
 
@@ -157,7 +160,7 @@ class Weights:
             Unavailable: no source has them.
             Rejected: they are not what ``root`` promises, or no rewards.
         """
-        data = self._checkpoints.file(version, root, REWARDS_FILE, MAX_REWARDS_BYTES)
+        data = self._checkpoints.file(version, root, REWARDS_FILE, MOST_REWARDS_BYTES)
         return None if data is None else parse_rewards(data)
 
     def warm_up(self, version: int, root: bytes) -> None:

@@ -20,7 +20,8 @@ from redis.exceptions import RedisError
 
 from protocol.errors import Unavailable
 from validator.queue.checker import Checker
-from validator.queue.exchange import ANSWERING_SECONDS, QUEUE
+from validator.queue.exchange import ANSWERING_SECONDS, QUEUE, SAMPLING_QUEUE
+from validator.queue.orders import decode_order
 
 log = structlog.get_logger()
 
@@ -61,7 +62,8 @@ def sender(queue_url: str) -> Callable[[str], None]:
 
     def send(order: str) -> None:
         try:
-            check.apply_async((order,), retry=False, expires=EXPIRE_SECONDS)
+            queue = SAMPLING_QUEUE if decode_order(order).secret else QUEUE
+            check.apply_async((order,), queue=queue, retry=False, expires=EXPIRE_SECONDS)
         except (OperationalError, RedisError, OSError) as error:
             raise Unavailable(f"the queue's Redis does not answer: {error}") from error
 
@@ -76,6 +78,7 @@ def work(queue_url: str, checker: Checker) -> int:
     worker = celery.Worker(
         pool="solo",
         concurrency=1,
+        queues=[QUEUE, SAMPLING_QUEUE],
         loglevel="WARNING",
         quiet=True,
         without_gossip=True,
@@ -89,5 +92,9 @@ def work(queue_url: str, checker: Checker) -> int:
 def _configure(queue_url: str) -> None:
     celery.conf.update(
         broker_url=queue_url,
-        broker_transport_options={"socket_timeout": ANSWERING_SECONDS, "socket_connect_timeout": ANSWERING_SECONDS},
+        broker_transport_options={
+            "socket_timeout": ANSWERING_SECONDS,
+            "socket_connect_timeout": ANSWERING_SECONDS,
+            "queue_order_strategy": "priority",  # the first queue that holds anything
+        },
     )

@@ -6,6 +6,7 @@ Failures of the worker itself never count against a node: such jobs are answered
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,6 +56,7 @@ class Checker:
         self._named: dict[int, str] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
+        self._asked_at, self._orders_wait = 0.0, False
         self._prefetching = threading.Thread(target=self._prefetch, name="prefetch", daemon=True)
 
     def start(self) -> None:
@@ -120,15 +122,24 @@ class Checker:
 
     def _sample(self, order: Order, claim: Claim) -> Answer:
         context, version = self._context(order), (order.version, order.manifest_root)
-        context.weights.prepare(*version)
+        if not context.weights.prepare(*version):
+            return Answer(Kind.LATER, "its weights have not arrived yet")
         data = b"" if claim.root == NO_ROOT else self._arrived(context, [claim])[claim]
         if data is None:
             return self._without_artifact(claim)
-        policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
-        groups = sampled_job(policy, context.rules, claim, data, order.secret, self._over.is_set)
+        policy = context.weights.policy(*version)
+        groups = sampled_job(policy, context.rules, claim, data, order.secret, self._wanted)
         log.info("sampled", run=order.run, version=order.version, round=claim.round, job=claim.job)
         self._fetching.forget([claim])
         return Answer(Kind.SAMPLED, groups=tuple(groups))
+
+    def _wanted(self) -> bool:
+        """Returns whether sampling is to be broken off, since jobs wait to be judged; looks once a second."""
+        now = time.monotonic()
+        if now - self._asked_at > 1.0:
+            self._asked_at = now
+            self._orders_wait = self._exchange.queued > 0
+        return self._over.is_set() or self._orders_wait
 
     def _arrived(self, context: JudgingContext, claims: Sequence[Claim]) -> dict[Claim, bytes | Finding | None]:
         """The artifacts, once no more can be expected in the time that an order waits."""

@@ -4,6 +4,7 @@
     assize:validator:lease:KEY     a worker is judging this job; a killed worker stops renewing its lease
     assize:validator:newest:RUN    newest version of a run, so that weights are fetched before they are needed
     assize-validator               the queue itself (Celery's list)
+    assize-validator-sampling      orders to sample, which are taken while none to judge waits
 
 The daemon votes on what it finds here: the Redis must be the owner's own, behind a password.
 """
@@ -20,7 +21,7 @@ from redis.exceptions import RedisError
 
 from protocol.errors import Misconfigured, Unavailable
 
-QUEUE = "assize-validator"
+QUEUE, SAMPLING_QUEUE = "assize-validator", "assize-validator-sampling"
 ANSWER_SECONDS, NEWEST_SECONDS = 3600, 120
 LEASE_SECONDS = 15.0
 """Time after a worker's last renewal until its jobs go to another."""
@@ -65,6 +66,12 @@ class Exchange:
             answers, leases, queued = pipeline.execute()
         found = {key: data for key, data in zip(keys, answers, strict=True) if data is not None}
         return Look(found, frozenset(key for key, held in zip(keys, leases, strict=True) if held is not None), queued)
+
+    @property
+    def queued(self) -> int:
+        """Number of orders to judge that wait."""
+        with _answering():
+            return int(self._redis.llen(self._queue))
 
     def forget(self, keys: Sequence[str]) -> None:
         """Deletes answers, so that the jobs can be ordered again."""

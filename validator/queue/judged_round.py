@@ -169,10 +169,11 @@ class Judge(Protocol):
     def denied(self, round_: JudgedRound) -> bool:
         """Returns whether holders have answered without each missing artifact."""
 
-    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
+    def sample(self, round_: JudgedRound, job: int, secret: bytes, most: float) -> list[SampledGroup] | None:
         """Returns the rewards of a listed job's groups beside those sampled with this juror's ``secret``.
 
-        None: not yet, since weights or artifact are missing, or workers are busy; asked again, it goes on.
+        None: not yet, since weights or artifact are missing, workers are busy, or it would block for longer than
+        ``most`` seconds.
         """
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:

@@ -55,13 +55,13 @@ class LocalJudge:
         """See ``Judge``."""
         return all(self._fetching.denied(claim) for claim in round_.waiting)
 
-    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
-        """See ``Judge``. It is broken off after a share of the time in which votes are committed."""
+    def sample(self, round_: JudgedRound, job: int, secret: bytes, most: float) -> list[SampledGroup] | None:
+        """See ``Judge``. It blocks, and is broken off in the end."""
         context, followed, claim = round_.context, round_.followed, round_.claim_or_missing(job)
         data = b"" if claim.root == NO_ROOT else self._look(round_, claim)
         if data is None or not round_.weights_there():
             return None
-        give_up = time.monotonic() + followed.terms.commit_seconds / 3
+        give_up = time.monotonic() + most
         try:
             policy = context.weights.policy(followed.policy_version, round_.manifest_root)
             return sampled_job(policy, context.rules, claim, data, secret, lambda: time.monotonic() > give_up)

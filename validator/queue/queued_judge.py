@@ -30,8 +30,8 @@ JOBS_PER_ORDER = 4
 """Enough jobs for an efficient prefill, few enough to spread over workers."""
 GRACE_SECONDS = 2.0
 """Time after which an order that is neither queued nor leased counts as lost, and a silent store is asked again."""
-RESAMPLE_SECONDS = 5.0
-"""Pause after which a job that could not be sampled is ordered again."""
+RESAMPLE_SECONDS = 15.0
+"""Pause after which a job that was not sampled is ordered again."""
 WORKERS_LOST = 5
 """Workers lost at one job after which its round counts as impossible to judge."""
 RETRY_SECONDS = 1.0
@@ -108,8 +108,11 @@ class QueuedJudge:
         """See ``Judge``."""
         return all(key in self._ordered and self._ordered[key].denied for key, _ in self._jobs(round_))
 
-    def sample(self, round_: JudgedRound, job: int, secret: bytes) -> list[SampledGroup] | None:
-        """See ``Judge``. One order a job; one that is neither queued nor leased after a while is sent again."""
+    def sample(self, round_: JudgedRound, job: int, secret: bytes, most: float) -> list[SampledGroup] | None:
+        """See ``Judge``. One order a job, in a queue of its own, since orders to judge go first.
+
+        One that nobody is at after a while is sent again; a worker passes over what was answered meanwhile.
+        """
         order = self._empty_order(round_.context, round_.followed.policy_version, round_.manifest_root)
         claim = round_.claim_or_missing(job)
         order = order.model_copy(update={"secret": secret, "claims": (claim,)})
@@ -127,7 +130,7 @@ class QueuedJudge:
                 self._sampling[key] = self._clock() + RESAMPLE_SECONDS
             elif key not in look.leased and self._clock() >= self._sampling.get(key, 0.0) and not look.queued:
                 self._send(order.model_dump_json())
-                self._sampling[key] = self._clock() + GRACE_SECONDS
+                self._sampling[key] = self._clock() + RESAMPLE_SECONDS
         except Unavailable as error:
             self._rest(error)
         return None
@@ -135,6 +138,8 @@ class QueuedJudge:
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""
         kept = {followed.judged_round for followed in rounds}
+        now = self._clock()
+        self._sampling = {key: again_at for key, again_at in self._sampling.items() if again_at > now}
         self._ordered = {key: ordered for key, ordered in self._ordered.items() if ordered.round in kept}
 
     def close(self) -> None:

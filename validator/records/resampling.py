@@ -8,7 +8,7 @@ import numpy as np
 from eth_utils import keccak
 from numpy.typing import NDArray
 
-from protocol.errors import Rejected
+from protocol.errors import Rejected, Unavailable
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.wire.evidence import Finding
@@ -19,10 +19,7 @@ from protocol.wire.seeds import prompt_seed
 from validator.judging.artifact_checks import read_artifact
 from validator.judging.claims import Claim
 from validator.judging.judge import PolicyVersion, limits_of
-from validator.records.rewards import SampledGroup
-
-SAMPLES_SHARE = 2
-"""Samples of the juror for each of the owner's: two thirds of what unlimited ones would tell."""
+from validator.records.rewards import SAMPLES_SHARE, SampledGroup
 
 
 def sampled_groups(
@@ -36,7 +33,7 @@ def sampled_groups(
     """Returns the rewards of each group of the job with this ``seed``, and those that this juror samples.
 
     ``policy`` is the version that the job was generated with, and ``rollouts`` are those of the accepted artifact;
-    without any the job is missing, and its rewards are zero. ``secret``, 32 bytes of this juror, fixes its noise, so
+    without any the job is missing, and has no rewards. ``secret``, 32 bytes of this juror, fixes its noise, so
     that sampling again gives the same. Rewards are the task's, in [0, 1], without what a missed length takes off.
 
     Raises:
@@ -59,12 +56,16 @@ def sampled_groups(
     completions, stops = decode(model.network, requests, cancelled), model.stop_tokens(rules)
 
     def rewards(group: int, outputs: Iterable[Sequence[int] | NDArray[np.int32]]) -> tuple[float, ...]:
-        return tuple(policy.tasks.reward(problems[group], model.completion_text(tokens, stops)) for tokens in outputs)
+        found = []
+        for tokens in outputs:
+            if cancelled():  # judging one answer may take seconds
+                raise Unavailable("sampling was broken off")
+            found.append(policy.tasks.reward(problems[group], model.completion_text(tokens, stops)))
+        return tuple(found)
 
     return [
         SampledGroup(
-            rewards(group, (each.output_tokens for each in rollouts[group * size : (group + 1) * size]))
-            or (0.0,) * size,
+            rewards(group, (each.output_tokens for each in rollouts[group * size : (group + 1) * size])),
             rewards(group, (each.output_tokens for each in completions[group * count : (group + 1) * count])),
         )
         for group in range(len(problems))

@@ -1,7 +1,7 @@
 """Rewards on disk: those that trainers published, those of a juror's own samples, and the secret of its noise.
 
 secret      32 bytes, drawn once
-published   rewards of a job as the trainer states them, by run and manifest root; they only raise an alarm
+published   rewards of a version's jobs as its trainer states them, by run; they only raise an alarm
 samples     own and sampled rewards of each group of a settled job, by round, beacon and job
 """
 
@@ -21,12 +21,18 @@ from validator.records.rewards import SampledGroup
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secret (id INTEGER PRIMARY KEY CHECK (id = 0), bytes BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS published (root BLOB PRIMARY KEY, file BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS published (
+    run INTEGER NOT NULL, version INTEGER NOT NULL, root BLOB NOT NULL, file BLOB NOT NULL,
+    PRIMARY KEY (run, version, root)
+) STRICT;
 CREATE TABLE IF NOT EXISTS samples (
     round TEXT NOT NULL, beacon BLOB NOT NULL, job INTEGER NOT NULL, groups TEXT NOT NULL,
     PRIMARY KEY (round, beacon, job)
 ) STRICT;
 """
+
+KEPT_VERSIONS = 256
+"""Versions of a run whose published rewards are kept."""
 
 log = structlog.get_logger()
 
@@ -34,10 +40,13 @@ log = structlog.get_logger()
 class RewardStore:
     """The tables above, in a database of ``directory``. Used from one thread."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None) -> None:
+        """Opens or makes the database; None keeps nothing beyond this process."""
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(directory / "rewards.sqlite", isolation_level=None)
+            if directory is not None:
+                directory.mkdir(parents=True, exist_ok=True)
+            place = ":memory:" if directory is None else directory / "rewards.sqlite"
+            self._db = sqlite3.connect(place, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.executescript(_SCHEMA)
             self._db.execute("INSERT OR IGNORE INTO secret VALUES (0, ?)", (secrets.token_bytes(32),))
@@ -46,23 +55,29 @@ class RewardStore:
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(f"cannot write rewards to {directory}: {error}") from error
 
-    def published(self, root: bytes) -> Rewards | None:
-        """Returns the rewards that the version with this manifest root was published with, if they are kept."""
-        row = self._db.execute("SELECT file FROM published WHERE root = ?", (root,)).fetchone()
+    def published(self, run: int, version: int, root: bytes) -> Rewards | None:
+        """Returns the rewards that a version of ``run`` came with, if they are kept; ``root`` is of its manifest."""
+        query = "SELECT file FROM published WHERE run = ? AND version = ? AND root = ?"
         try:
+            row = self._db.execute(query, (run, version, root)).fetchone()
             return None if row is None else parse_rewards(row[0])
-        except Rejected as error:  # fetched again
+        except (Rejected, sqlite3.Error) as error:  # fetched again
             log.warning("rewards_not_read", error=str(error))
             return None
 
-    def keep_published(self, root: bytes, rewards: Rewards) -> None:
-        """Keeps the rewards of a version."""
-        self._keep("INSERT OR REPLACE INTO published VALUES (?, ?)", (root, rewards.canonical))
+    def keep_published(self, run: int, version: int, root: bytes, rewards: Rewards) -> None:
+        """Keeps the rewards of a version, and of each run those of the newest ``KEPT_VERSIONS``."""
+        self._keep("INSERT OR REPLACE INTO published VALUES (?, ?, ?, ?)", (run, version, root, rewards.canonical))
+        self._keep("DELETE FROM published WHERE run = ? AND version <= ?", (run, version - KEPT_VERSIONS))
 
     def samples(self, round_: int, beacon: bytes) -> dict[int, tuple[SampledGroup, ...]]:
         """Returns the sampled groups of a round's jobs, by job."""
         query = "SELECT job, groups FROM samples WHERE round = ? AND beacon = ?"
-        rows = self._db.execute(query, (str(round_), beacon)).fetchall()
+        try:
+            rows = self._db.execute(query, (str(round_), beacon)).fetchall()
+        except sqlite3.Error as error:  # sampled again
+            log.warning("samples_not_read", error=str(error))
+            return {}
         return {
             job: tuple(SampledGroup(tuple(own), tuple(sampled)) for own, sampled in json.loads(groups))
             for job, groups in rows

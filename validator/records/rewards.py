@@ -44,6 +44,12 @@ CLEARING_TILT, CLEARING_ROUNDS = 1, 1_000
 number of rounds until it is cleared if it does. Honest work of 20 jobs clears it, where rewards vary: sooner than a
 coordinator ceases to list a node for its void jobs."""
 
+CLEARING_GROUPS = 64
+"""Least number of groups that a condemned owner makes before it is cleared."""
+
+SAMPLES_SHARE = 2
+"""Samples of the juror for each of the owner's: two thirds of what unlimited ones would tell."""
+
 ENDING_SHARE = 0.5
 """Share of its bound at which an alarm ends, so that samples are not broken off where the evidence wavers."""
 
@@ -67,7 +73,7 @@ class GroupRewards:
 
 @dataclass(frozen=True, slots=True)
 class SampledGroup:
-    """Rewards for one prompt: ``own`` of the owner, zeros for a missing group, and ``sampled`` by the juror."""
+    """Rewards for one prompt: ``own`` of the owner, none where its job is missing, and ``sampled`` by the juror."""
 
     own: tuple[float, ...]
     sampled: tuple[float, ...]
@@ -75,11 +81,16 @@ class SampledGroup:
 
 @dataclass(frozen=True, slots=True)
 class RoundRewards:
-    """Log e-values of an owner in one settled round; ``sampled`` is None until the juror has sampled every group."""
+    """Log e-values of an owner in one settled round; ``sampled`` is None until the juror has sampled every group.
+
+    ``honesty`` is what the round says for an owner that is condemned, in nats, from ``present`` groups that it made.
+    """
 
     round: int
     compared: LogE
     sampled: LogE | None = None
+    honesty: float = 0.0
+    present: int = 0
 
 
 def log_e_values(own_N: Sequence[float], others_M: Sequence[float], tilts_T: NDArray[np.float64]) -> LogE:
@@ -127,8 +138,15 @@ def sampled(groups: Iterable[SampledGroup]) -> LogE:
     """Returns the log e-values of an owner's rewards in a round, each group among the juror's samples of its prompt."""
     evidence = np.zeros(len(SAMPLED_TILTS))
     for group in groups:
-        evidence = evidence + log_e_values(group.own, group.sampled, SAMPLED_TILTS)
+        own = group.own or (0.0,) * (len(group.sampled) // SAMPLES_SHARE)
+        evidence = evidence + log_e_values(own, group.sampled, SAMPLED_TILTS)
     return evidence
+
+
+def honesty(groups: Iterable[SampledGroup]) -> float:
+    """Returns the evidence in nats that an owner does not steer by ``CLEARING_TILT``, from the groups that it made."""
+    own_and_drawn = ((group.own, group.sampled) for group in groups if group.own)
+    return -math.fsum(log_e_values(own, drawn, SAMPLED_TILTS)[CLEARING_TILT] for own, drawn in own_and_drawn)
 
 
 def evidence_after(rounds: Iterable[LogE | None]) -> list[float]:
@@ -146,19 +164,20 @@ def condemned_since(past: Sequence[RoundRewards], bound: float) -> int | None:
 
     Honest work of t rounds reaches ``bound`` with probability at most t exp(-bound). From then on the likelihood ratio
     is read the other way, as a CUSUM: an owner that goes on steering by ``CLEARING_TILT`` is cleared once in
-    ``CLEARING_ROUNDS`` rounds on average, if ever. An owner that is cleared begins anew.
+    ``CLEARING_ROUNDS`` rounds on average, if ever, and nobody by less than ``CLEARING_GROUPS`` groups: doing worse on
+    purpose does not pay. An owner that is cleared begins anew.
     """
     clear = math.log(CLEARING_ROUNDS)
     log_r: LogE | None = None
-    since, clearing = None, 0.0
+    since, clearing, present = None, 0.0, 0
     for count, each in enumerate(past, 1):
         if since is None:
             log_r = _after(log_r, each.sampled)
             if log_r is not None and _log_mean(log_r) >= bound:
-                since, clearing = count, 0.0
+                since, clearing, present = count, 0.0, 0
         elif each.sampled is not None:
-            clearing = max(0.0, clearing - float(each.sampled[CLEARING_TILT]))
-            if clearing >= clear:
+            clearing, present = max(0.0, clearing + each.honesty), present + each.present
+            if clearing >= clear and present >= CLEARING_GROUPS:
                 since, log_r = None, None
     return since
 

@@ -47,7 +47,7 @@ class Archive:
             return self.coordinators.of(run).evidence(root)
 
         self._bundles = Bundles(bundle, deployment.chain_id, deployment.rounds, directory)
-        self._steering = Steering(RewardStore(directory))
+        self._steering = Steering(RewardStore(None))
 
     def judged_round(self, number: int) -> JudgedRound:
         """Returns a round or an appeal as a juror sees it; raises ``Rejected`` if it does not exist."""
