@@ -87,6 +87,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--asked", type=Path, help="folder for what the APIs answered")
 
 
+@pytest.fixture(autouse=True)
+def _gradients_as_before() -> Iterator[None]:
+    """Services turn gradients off for their process; a test that runs one here must not do so for the next."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_grad_enabled(True)
+
+
 @pytest.fixture
 def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Asks an API as ``tests.openapi.asking.ask_everything`` does; a defect fails the test."""
