@@ -4,64 +4,55 @@ Lists come in pages (``limit``, ``after``); every page names the block it holds 
 Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
 final, or a 404 or 409 says that a reorganisation undid it. Other answers carry the newest block's hash as their entity
 tag: who has one already asks with ``If-None-Match``, and gets a 304 without a body. Errors are ``{"error": sentence}``.
+A request that prefers HTML is answered by the explorer's page of the same address instead (``ledger.explorer``).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from eth_utils import to_checksum_address
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from ledger.api.bodies import DETECTION, AuditAnswer, Detection, Error, LedgerHealth, Page
-from ledger.api.service import LedgerService, Snapshot
+from ledger.api.parameters import (
+    After,
+    Asked,
+    EventName,
+    Filter,
+    Id,
+    InBlock,
+    Limit,
+    Owner,
+    Since,
+    Sought,
+    TxHash,
+    code_of,
+)
+from ledger.api.service import LedgerService
+from ledger.explorer.app import create_pages
+from ledger.explorer.negotiation import Negotiator
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage, lineage
+from ledger.queries.search import Hit, TransactionStory, search, transaction_story
 from ledger.queries.verdicts import NodeVerdict
 from ledger.queries.why import Explanation, why_entry, why_job
-from ledger.store.as_of import NotCanonical, NotKnown, TooOld
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from protocol.chain.reading.client import Chain
-from protocol.errors import AssizeError, Rejected
+from protocol.errors import AssizeError
 from protocol.transport.index import add_index
 
 UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
-
-CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
-"""HTTP status of each refusal, the most specific class first; any other error is a 503."""
-
-Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
-After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
-Id = Annotated[int, Path(ge=0, lt=2**63)]
-Filter = Annotated[int | None, Query(ge=0, lt=2**63)]
-Since = Annotated[int, Query(ge=0, lt=2**63, description="Unix second: only verdicts reached from then on.")]
-Owner = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{40}$", description="Address of an owner.")]
-EventName = Annotated[str | None, Query(max_length=64, pattern="^[A-Za-z]+$", description="Only events of this name.")]
-AsOf = Annotated[
-    str | None,
-    Query(
-        pattern="^0x[0-9a-fA-F]{64}$",
-        description="Hash of the block as of which to answer, no older than `final_block`; by default the newest.",
-    ),
-]
-
-
-def _view(request: Request, as_of: AsOf = None) -> Snapshot:
-    service: LedgerService = request.app.state.service
-    return Snapshot(service, None if as_of is None else bytes.fromhex(as_of[2:]))
-
-
-Asked = Annotated[Snapshot, Depends(_view)]
 
 
 def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
@@ -84,6 +75,7 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
     _checks(app, service)
     _tag_answers(app, service)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
+    app.add_middleware(Negotiator, pages=create_pages(service))
     return app
 
 
@@ -103,6 +95,10 @@ def _lists(app: FastAPI) -> None:
     @app.get("/nodes", summary="Nodes and their bonds")
     def nodes(view: Asked, limit: Limit = 100, after: After = None) -> Page[Node]:
         return view.page(Node, after, limit)
+
+    @app.get("/nodes/{node}", summary="One node, its bond, memberships and slashes")
+    def node(view: Asked, node: Id) -> lookup.NodeStory:
+        return view.story(f"node {node}", lambda connection: lookup.node_story(connection, node))
 
     @app.get("/nodes/{node}/verdicts", summary="Verdicts on a node's jobs, and the jurors' reasons")
     def verdicts(view: Asked, node: Id, limit: Limit = 100, after: After = None, since: Since = 0) -> Page[NodeVerdict]:
@@ -176,6 +172,16 @@ def _stories(app: FastAPI) -> None:
     def detection() -> Detection:
         return DETECTION
 
+    @app.get("/transactions/{tx}", summary="The events of one transaction")
+    def transaction(view: Asked, tx: TxHash, block: InBlock = None) -> TransactionStory:
+        what = f"transaction {tx} among the contracts' events"
+        chain = view.ledger.chain
+        return view.story(what, lambda connection: transaction_story(connection, chain, tx, block))
+
+    @app.get("/search", summary="What is known by a number, an address or a hash")
+    def searched(view: Asked, q: Sought) -> tuple[Hit, ...]:
+        return view.story(f"answer to {q}", lambda connection: search(connection, view.ledger.chain, q))
+
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury(view: Asked) -> lookup.TreasuryStory:
         return view.story("treasury", lookup.treasury_story)
@@ -204,8 +210,7 @@ def _say_errors(app: FastAPI) -> None:
 
     @app.exception_handler(AssizeError)
     async def failed(request: Request, error: AssizeError) -> JSONResponse:
-        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 503)
-        return JSONResponse({"error": str(error)}, code)
+        return JSONResponse({"error": str(error)}, code_of(error))
 
 
 def _tag_answers(app: FastAPI, service: LedgerService) -> None:

@@ -32,13 +32,23 @@ Story = TypeVar("Story")
 
 
 @dataclass(frozen=True, slots=True)
+class MadeAudit:
+    """A report, the Unix second at which it was ready, and how many seconds it took."""
+
+    report: Report
+    made_at: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The database as of one block, or the newest: what lists and stories are answered from."""
 
     ledger: LedgerService
     block_hash: bytes | None
 
-    def _reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Opens the database as of the block."""
         chain, database = self.ledger.chain, self.ledger.database
         return database.reading() if self.block_hash is None else as_of(chain, database, self.block_hash)
 
@@ -47,19 +57,19 @@ class Snapshot:
         hints = get_type_hints(kind)
         place = None if after is None else unpack_cursor(after, tuple(hints[name] for name in kind.KEY))
         wanted = {name: value for name, value in only.items() if value is not None}
-        with self._reading() as connection:
+        with self.reading() as connection:
             items = lookup.page(connection, kind, place, limit + 1, **wanted)
             return _paged(connection, items, limit)
 
     def events(self, after: str | None, limit: int, name: str | None) -> Page[lookup.EventRecord]:
         """One page of raw events."""
         place = None if after is None else unpack_cursor(after, (int, int))
-        with self._reading() as connection:
+        with self.reading() as connection:
             return _paged(connection, lookup.events(connection, place, limit + 1, name), limit)
 
     def story(self, what: str, ask: Callable[[Connection], Story | None]) -> Story:
         """One story. Raises 404 where there is none."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = ask(connection)
         if found is None:
             raise HTTPException(404, f"there is no {what}")
@@ -68,13 +78,13 @@ class Snapshot:
     def verdicts(self, node: int, since: int, after: str | None, limit: int) -> Page[NodeVerdict]:
         """One page of a node's verdicts."""
         place = None if after is None else unpack_cursor(after, (int, int))
-        with self._reading() as connection:
+        with self.reading() as connection:
             return _paged(connection, node_verdicts(connection, node, since, place, limit + 1), limit)
 
     def shares(self, after: str | None, limit: int) -> Page[Share]:
         """One page of workers' shares."""
         (place,) = (-1,) if after is None else unpack_cursor(after, (int,))
-        with self._reading() as connection:
+        with self.reading() as connection:
             return _paged(connection, self.ledger.reckoning.shares(connection, place, limit + 1), limit)
 
 
@@ -87,8 +97,8 @@ class LedgerService:
         self.follower = follower
         self.reckoning = Reckoning()
         self._lock = threading.Lock()
-        self._report: Report | None = None
         self._made_at = 0.0
+        self.last_audit: MadeAudit | None = None
 
     def tag(self) -> str:
         """The entity tag of every answer from the database: it changes with each block that is taken in."""
@@ -101,10 +111,12 @@ class LedgerService:
     def audit(self) -> Report:
         """A report no older than ``AUDIT_SECONDS``, or a new one."""
         with self._lock:
-            if self._report is None or time.monotonic() - self._made_at > AUDIT_SECONDS:
-                self._report = audit(self.chain, self.database)
+            if self.last_audit is None or time.monotonic() - self._made_at > AUDIT_SECONDS:
+                began = time.monotonic()
+                report = audit(self.chain, self.database)
                 self._made_at = time.monotonic()
-            return self._report
+                self.last_audit = MadeAudit(report, int(time.time()), self._made_at - began)
+            return self.last_audit.report
 
     def health(self) -> LedgerHealth:
         """Returns the state of the ledger."""

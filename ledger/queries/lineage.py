@@ -52,14 +52,17 @@ class Lineage:
     taints: tuple[Taint, ...]
 
 
-def lineage(connection: Connection, run: int, version: int) -> Lineage | None:
-    """Returns what a checkpoint stands on; None where there is no such checkpoint."""
+def lineage(connection: Connection, run: int, version: int, most: int | None = None) -> Lineage | None:
+    """Returns the line of a checkpoint, its newest ``most`` versions; None where there is no such checkpoint."""
     checkpoint = find_fact(connection, Checkpoint, run, version)
     if checkpoint is None:
         return None
     taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
     ancestors = [_ancestor(connection, checkpoint, taints)]
-    while checkpoint.version and (previous := find_fact(connection, Checkpoint, run, checkpoint.previous)) is not None:
+    while checkpoint.version and (most is None or len(ancestors) < most):
+        previous = find_fact(connection, Checkpoint, run, checkpoint.previous)
+        if previous is None:
+            break
         checkpoint = previous
         ancestors.append(_ancestor(connection, checkpoint, taints))
     return Lineage(run, version, at(connection), ENFORCED, tuple(ancestors), taints)

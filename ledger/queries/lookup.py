@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, Select, select, tuple_
 
 from ledger import facts
 from ledger.book import Kind
@@ -77,6 +77,16 @@ class CreditStory:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStory:
+    """A node, the runs that it has joined, its slashes, and its record as a validator, None of a worker."""
+
+    node: facts.Node
+    members: tuple[facts.Membership, ...]
+    slashes: tuple[facts.Slash, ...]
+    service: facts.Service | None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointStory:
     """A checkpoint, the jobs it was trained on, and those overturned since on which it stands."""
 
@@ -112,6 +122,19 @@ def page(
     return tuple(fact_of(kind, row) for row in connection.execute(wanted))
 
 
+def newest(
+    connection: Connection, kind: type[Kind], before: tuple[Any, ...] | None, limit: int, **only: Any
+) -> tuple[Kind, ...]:
+    """Returns at most ``limit`` facts with the values ``only``, the greatest keys first, before the key ``before``."""
+    table = TABLES[kind]
+    key = [table.c[name] for name in kind.KEY]
+    wanted = select(table).where(*(table.c[name] == value for name, value in only.items()))
+    if before is not None:
+        wanted = wanted.where(tuple_(*key) < tuple_(*before))
+    in_order = wanted.order_by(*(column.desc() for column in key)).limit(limit)
+    return tuple(fact_of(kind, row) for row in connection.execute(in_order))
+
+
 def every(connection: Connection, kind: type[Kind], **only: Any) -> tuple[Kind, ...]:
     """Returns all facts with the values ``only``, in the order of their keys."""
     return page(connection, kind, None, None, **only)
@@ -126,6 +149,25 @@ def events(
         wanted = wanted.where(EVENT.c.name == name)
     if after is not None:
         wanted = wanted.where(tuple_(EVENT.c.block_number, EVENT.c.log_index) > tuple_(*after))
+    return _records(connection, wanted)
+
+
+def events_in(connection: Connection, block: int) -> tuple[EventRecord, ...]:
+    """Returns the raw events of one block."""
+    return _records(connection, select(EVENT).where(EVENT.c.block_number == block).order_by(EVENT.c.log_index))
+
+
+def events_of_round(
+    connection: Connection, round_: int, after: tuple[Any, ...] | None, limit: int
+) -> tuple[EventRecord, ...]:
+    """Returns at most ``limit`` raw events of a round, after the place (block number, log index)."""
+    wanted = select(EVENT).where(EVENT.c.round == round_).order_by(EVENT.c.block_number, EVENT.c.log_index)
+    if after is not None:
+        wanted = wanted.where(tuple_(EVENT.c.block_number, EVENT.c.log_index) > tuple_(*after))
+    return _records(connection, wanted.limit(limit))
+
+
+def _records(connection: Connection, wanted: Select[Any]) -> tuple[EventRecord, ...]:
     names = [field.name for field in fields(EventRecord)]
     rows = ({name: row._mapping[name] for name in names} for row in connection.execute(wanted))
     return tuple(EventRecord(**row | {"payload": json.loads(row["payload"])}) for row in rows)
@@ -170,6 +212,19 @@ def credit_story(connection: Connection, owner: str) -> CreditStory | None:
     if credit is None and not nodes:
         return None
     return CreditStory(credit or facts.Credit(owner), nodes, every(connection, facts.Slash, owner=owner))
+
+
+def node_story(connection: Connection, node: int) -> NodeStory | None:
+    """Returns one node with its memberships and slashes, or None."""
+    fact = find_fact(connection, facts.Node, node)
+    if fact is None:
+        return None
+    return NodeStory(
+        node=fact,
+        members=every(connection, facts.Membership, node=node),
+        slashes=every(connection, facts.Slash, node=node),
+        service=find_fact(connection, facts.Service, node),
+    )
 
 
 def checkpoint_story(connection: Connection, run: int, version: int) -> CheckpointStory | None:

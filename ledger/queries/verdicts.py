@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, Row, select, tuple_
+from sqlalchemy import Connection, Row, Select, select, tuple_
 
 from ledger.facts import Appeal, Job, Round, Seat
 from ledger.facts.fact import Hex, Wide
@@ -68,9 +68,7 @@ def node_verdicts(
     job = TABLES[Job].c
     appealed = select(EVENT.c.round).where(EVENT.c.name.in_(ENDS), EVENT.c.timestamp >= since)
     wanted = (
-        select(TABLES[Job], EVENT.c.block_number, EVENT.c.timestamp, EVENT.c.tx_hash)
-        .join(EVENT, (EVENT.c.round == job.round) & EVENT.c.name.in_(ENDS))
-        .where(job.node == node, job.verdict != "submitted")
+        _verdicts_on(node)
         .where((EVENT.c.timestamp >= since) | ((job.appeal != 0) & job.appeal.in_(appealed)))
         .order_by(job.round, job.job)
         .limit(limit)
@@ -78,6 +76,26 @@ def node_verdicts(
     if after is not None:
         wanted = wanted.where(tuple_(job.round, job.job) > tuple_(*after))
     return tuple(_told(connection, connection.execute(wanted)))
+
+
+def newest_verdicts(
+    connection: Connection, node: int, before: tuple[int, ...] | None, limit: int
+) -> tuple[NodeVerdict, ...]:
+    """Returns at most ``limit`` verdicts on a node's jobs, the newest rounds first, before (round, job) ``before``."""
+    job = TABLES[Job].c
+    wanted = _verdicts_on(node).order_by(job.round.desc(), job.job.desc()).limit(limit)
+    if before is not None:
+        wanted = wanted.where(tuple_(job.round, job.job) < tuple_(*before))
+    return tuple(_told(connection, connection.execute(wanted)))
+
+
+def _verdicts_on(node: int) -> Select[Any]:
+    job = TABLES[Job].c
+    return (
+        select(TABLES[Job], EVENT.c.block_number, EVENT.c.timestamp, EVENT.c.tx_hash)
+        .join(EVENT, (EVENT.c.round == job.round) & EVENT.c.name.in_(ENDS))
+        .where(job.node == node, job.verdict != "submitted")
+    )
 
 
 def _told(connection: Connection, rows: Iterable[Row[Any]]) -> Iterator[NodeVerdict]:

@@ -35,8 +35,12 @@ class Follower:
     @property
     def problem(self) -> str:
         """Why it does not get on; empty while it does."""
-        ended = not self._thread.is_alive() and not self._stopping.is_set()
-        return self._problem or ("the follower has ended; its log says why" if ended else "")
+        return self._problem or ("the follower has ended; its log says why" if self.halted else "")
+
+    @property
+    def halted(self) -> bool:
+        """True if it has ended without being stopped: it does not go on by itself."""
+        return not self._thread.is_alive() and not self._stopping.is_set()
 
     def start(self) -> None:
         """Starts following."""

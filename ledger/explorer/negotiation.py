@@ -1,0 +1,53 @@
+"""Content negotiation: one URL answers with JSON or HTML, as the request's ``Accept`` prefers (RFC 9110, 12.5.1).
+
+HTML is for clients that name it, as browsers do. No ``Accept``, ``*/*`` and ``application/json`` keep the API's JSON.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HTML = ("text/html", "application/xhtml+xml")
+JSON = ("application/json",)
+STATIC = "/static/"
+"""Folder of the style sheet, whatever is asked for: browsers ask for CSS by ``text/css,*/*``."""
+NO_PAGE = ("/health", "/openapi.json")
+"""Paths that answer with JSON alone."""
+
+
+def prefers_html(accept: str) -> bool:
+    """Returns whether an ``Accept`` names HTML with a higher quality than it names JSON. PURE."""
+    qualities: dict[str, float] = {}
+    for part in accept.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        given = next((piece[2:] for piece in parameters if piece.startswith("q=")), "1")
+        try:
+            qualities[name] = float(given)
+        except ValueError:
+            qualities[name] = 0.0
+    html = max((qualities.get(name, 0.0) for name in HTML), default=0.0)
+    return html > max((qualities.get(name, 0.0) for name in JSON), default=0.0)
+
+
+class Negotiator:
+    """ASGI middleware: passes a request for HTML or static files to ``pages``, any other to the API."""
+
+    def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
+        self._api, self._pages = app, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            await self._api(scope, receive, send)
+            return
+        path: str = scope["path"]
+        wants_page = path not in NO_PAGE and prefers_html(Headers(scope=scope).get("accept", ""))
+        chosen = self._pages if path.startswith(STATIC) or wants_page else self._api
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).add_vary_header("Accept")
+            await send(message)
+
+        await chosen(scope, receive, answer)

@@ -1,0 +1,359 @@
+"""The explorer's pages: whole without a script, of one address with the API, and safe with hostile text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import Text
+
+from ledger.api.app import create_app
+from ledger.explorer.links import Links, amount, legible, quoted, when
+from ledger.explorer.negotiation import prefers_html
+from ledger.explorer.rendering import POLICY, STYLE, STYLE_NAME
+from ledger.explorer.timeline import spans
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from ledger.store.index import sync
+from ledger.store.tables import TABLES
+from protocol.chain.writing import calls
+from tests.ledger import disputes
+from tests.ledger.scenario import Story, terms_of
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+HTML = {"Accept": BROWSER}
+MOST_KIB = 200
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202egnirts\u2066&amp;" + "x" * 10_000
+"""Markup, quotes, controls, turned direction, and more than anyone reads."""
+
+
+@pytest.fixture(scope="module")
+def everything(told_once: Story) -> Story:
+    """A chain with a whole story, one with appeals and taints, and a run whose parties name hostile places."""
+    market = told_once.market
+    run = market.run
+    disputes.told(disputes.begin(market))
+    requester = market.rich("hostile", "Credits")
+    market.send(requester, calls.buy(market.deployment, 10**20))
+    terms = terms_of(told_once.coordinator, told_once.trainer)
+    market.send(requester, calls.open_run(market.deployment, terms, b"\x07" * 32, HOSTILE))
+    market.run = run
+    market.anvil.rpc.call("anvil_mine", "0x3")
+    return told_once
+
+
+@pytest.fixture(scope="module")
+def database(everything: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    chain = everything.market.chain
+    with closing(Database(tmp_path_factory.mktemp("explorer") / "ledger.sqlite", chain.deployment)) as opened:
+        sync(chain, opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def told(everything: Story, database: Database) -> Iterator[TestClient]:
+    """The ledger of all of it, read once for the tests of this file."""
+    chain = everything.market.chain
+    with TestClient(create_app(chain, database, Follower(chain, database))) as client:
+        yield client
+
+
+class Page(HTMLParser):
+    """Links, ids and text of a page, and everything in it that could run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.hidden: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        self.attributes += given
+        if tag == "a":
+            self.links.append(given["href"] or "")
+        if given.get("type") == "hidden":
+            self.hidden.append(given["name"] or "")
+        if "id" in given:
+            self.ids.append(given["id"] or "")
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+    @property
+    def runs_nothing(self) -> bool:
+        tags = {"script", "style", "iframe", "object", "embed", "base", "img"}
+        handlers = [name for name in self.attributes if name == "style" or name.startswith("on")]
+        return not tags & set(self.tags) and not handlers
+
+
+def pages_of(story: Story) -> list[str]:
+    """Every kind of page, for the things of the story."""
+    market, round_ = story.market, story.rounds[0]
+    owner = story.honest.owner.address
+    lists = ("/", "/runs", "/rounds", "/nodes", "/validators", "/credits", "/checkpoints", "/slashes", "/appeals")
+    more = ("/fairness", "/treasury", "/detection", "/events", f"/rounds?run={market.run}", "/nodes/1", "/audit")
+    things = (f"/runs/{market.run}", "/runs/2", "/runs/3", *(f"/rounds/{number}" for number in story.rounds))
+    things += (f"/rounds/{story.rounds[-1] + 1}", f"/rounds/{story.rounds[-1] + 2}", f"/nodes/{story.silent}")
+    things += (f"/credits/{owner}", f"/credits/{owner}/entries", f"/nodes/{story.cheat.node}/verdicts")
+    things += (f"/why/jobs/{round_}/0", f"/why/jobs/{round_}/2", f"/why/jobs/{round_}/3", "/slashes?node=2")
+    things += (f"/checkpoints/{market.run}/3", f"/lineage/{market.run}/3", f"/search?q={round_}/0", "/checkpoints/2/2")
+    return [*lists, *more, *things]
+
+
+def test_every_page_answers_as_html_and_as_json(told: TestClient, everything: Story) -> None:
+    for path in pages_of(everything):
+        as_page, as_json = told.get(path, headers=HTML), told.get(path)
+        assert (as_page.status_code, as_json.status_code) == (200, 200), (path, as_page.text[-600:])
+        assert as_page.headers["content-type"] == "text/html; charset=utf-8"
+        assert as_json.headers["content-type"] == "application/json"
+        assert as_page.headers["vary"] == as_json.headers["vary"] == "Accept"
+        assert len(as_page.content) <= MOST_KIB << 10, path
+
+
+def test_only_a_request_that_prefers_html_gets_a_page(told: TestClient) -> None:
+    plain = told.get("/rounds").content
+    for accept in ("*/*", "application/json", "", "text/html;q=0.3, application/json", "text/css,*/*", "text/html;q=x"):
+        assert told.get("/rounds", headers={"Accept": accept}).content == plain, accept
+    del told.headers["accept"]
+    try:
+        assert told.get("/rounds").content == plain
+    finally:
+        told.headers["accept"] = "*/*"
+    assert told.get("/health", headers=HTML).json()["status"] == "following"
+    assert told.get("/", headers={"Accept": "*/*"}).json()["service"] == "Assize ledger"
+    assert prefers_html(BROWSER)
+    assert prefers_html("TEXT/HTML ; q=0.9, application/json;q=0.8")
+    assert not prefers_html("text/html, application/json")
+
+
+def test_every_page_is_strict_and_runs_nothing(told: TestClient, everything: Story) -> None:
+    for path in (*pages_of(everything), "/rounds/9999", "/nowhere", "/rounds?before=x"):
+        answer = told.get(path, headers=HTML)
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        page = Page(answer.text)
+        assert page.runs_nothing, path
+        assert {"header", "nav", "main", "footer", "h1"} <= set(page.tags), path
+        assert page.tags.count("h1") == page.tags.count("main") == 1, path
+        assert page.links[0] == "#main" in [f"#{each}" for each in page.ids], "the first link skips to the content"
+        assert len(page.ids) == len(set(page.ids)), path
+
+
+def test_every_internal_link_leads_somewhere(told: TestClient) -> None:
+    asked, waiting = dict[str, list[str]](), ["/"]
+    while waiting:
+        path = waiting.pop()
+        if path in asked:
+            continue
+        answer = told.get(path, headers=HTML)
+        assert answer.status_code == 200, (path, Page(answer.text).text[:600])
+        page = Page(answer.text)
+        asked[path] = page.ids
+        for link in page.links:
+            target = urljoin(path, link)
+            assert target.startswith("/"), (path, link)
+            if link.startswith("#"):
+                assert link[1:] in page.ids, (path, link)
+            elif "as_of" not in target:  # that they are kept is another test's
+                waiting.append(target)
+    assert len(asked) > 150
+    seen = {re.sub(r"0x[0-9a-f]+|\d+", "…", urlsplit(path).path, flags=re.IGNORECASE) for path in asked}
+    assert {"/rounds/…", "/why/jobs/…/…", "/why/entries/…/…", "/transactions/…", "/checkpoints/…/…"} <= seen
+
+
+def test_a_page_as_of_a_block_keeps_it_in_every_link(told: TestClient, everything: Story) -> None:
+    chain = everything.market.chain
+    head = chain.head().number
+    older = "0x" + chain.block(head - 2).hash.hex()
+    for path in pages_of(everything):
+        if path.startswith("/search"):
+            continue
+        whole = path + ("&" if "?" in path else "?") + f"as_of={older}"
+        answer = told.get(whole, headers=HTML)
+        assert answer.status_code == 200, (whole, answer.text[-400:])
+        page = Page(answer.text)
+        kept = [parse_qs(urlsplit(link).query).get("as_of") for link in page.links if not link.startswith("#")]
+        assert kept == [[older]] * len(kept), path
+        assert f"As of block {head - 2:,}, not the newest" in page.text
+        assert page.hidden.count("as_of") == page.tags.count("form") - 1, "all but the one that leads to the newest"
+
+
+def test_hostile_text_is_shown_as_text(told: TestClient, everything: Story, tmp_path: Path) -> None:
+    for path in ("/runs", "/runs/3"):
+        page = Page(told.get(path, headers=HTML).text)
+        assert page.runs_nothing
+        assert "<script>alert(1)</script>" in page.text
+        assert "␛[31m⟨U+202E⟩gnirts⟨U+2066⟩&amp;" in page.text
+        assert "of 10," in page.text, "its length is told"
+    chain = everything.market.chain
+    with closing(Database(tmp_path / "hostile.sqlite", chain.deployment)) as spoilt:
+        sync(chain, spoilt)
+        with spoilt.writing() as connection:
+            for table in TABLES.values():
+                for column in table.columns:
+                    if isinstance(column.type, Text) and not column.primary_key:
+                        connection.execute(table.update().values({column.name: HOSTILE[:200]}))
+        hostile = TestClient(create_app(chain, spoilt, Follower(chain, spoilt)))
+        for path in pages_of(everything):
+            answer = hostile.get(path, headers=HTML)
+            assert answer.status_code == 200, (path, answer.text[-500:])
+            assert Page(answer.text).runs_nothing, path
+            assert "\x00" not in answer.text
+            assert "\u202e" not in answer.text
+
+
+@pytest.mark.parametrize("text", [HOSTILE[:200], "\ud800", "é" * 150, "\x00", "' OR 1=1 --", "0x" + "zz" * 20, "%"])
+def test_hostile_questions_get_one_sentence(told: TestClient, text: str) -> None:
+    asked = text.encode(errors="surrogatepass")
+    for answer in (
+        told.get("/search", params={"q": asked}, headers=HTML),
+        told.get("/rounds", params={"before": asked}, headers=HTML),
+        told.get("/runs", params={"as_of": asked}, headers=HTML),
+    ):
+        page = Page(answer.text)
+        assert answer.status_code in (400, 404, 422)
+        assert page.runs_nothing
+        assert page.tags.count("h1") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "sentence"),
+    [
+        ("/rounds/9999", 404, "there is no round 9999"),
+        ("/runs/9999", 404, "there is no run 9999"),
+        ("/nodes/9999", 404, "there is no node 9999"),
+        ("/checkpoints/1/99", 404, "there is no version 99 of run 1"),
+        ("/why/jobs/9999/0", 404, "there is no job 0 in a round 9999"),
+        ("/credits/0x00000000000000000000000000000000000000aa", 404, "there is no owner"),
+        ("/transactions/0x" + "ab" * 32, 404, "there is no transaction"),
+        ("/credits/alice", 422, "owner"),
+        ("/rounds/x", 422, "round"),
+        ("/rounds?before=zz", 400, "the cursor is not one that this list gave"),
+        ("/search?q=nonsense", 400, "invalid search: expected a number"),
+        ("/search?q=999999", 404, "nothing is known by 999999"),
+        ("/nowhere", 404, "there is no page /nowhere"),
+        ("/static/explorer.0000.css", 404, "there is no page"),
+    ],
+)
+def test_a_wrong_request_is_a_page_with_one_sentence(told: TestClient, path: str, code: int, sentence: str) -> None:
+    answer = told.get(path, headers=HTML)
+    assert answer.status_code == code
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert sentence in Page(answer.text).text
+
+
+def test_search_finds_by_number_pair_address_hash_and_transaction(told: TestClient, everything: Story) -> None:
+    def found(text: str) -> set[str]:
+        return {hit["path"] for hit in told.get("/search", params={"q": text}).json()}
+
+    assert found("1") == {"/runs/1", "/rounds/1", "/nodes/1"}
+    assert {"/why/jobs/1/0"} <= found("1/0")
+    owner = everything.honest.owner.address
+    assert found(owner.lower()) == {f"/credits/{owner}"}
+    assert found(everything.honest.key.address) == {f"/nodes/{everything.honest.node}"}
+    assert "/runs/1" in found(everything.coordinator.address)
+    assert found("0x" + "02" * 32) >= {"/checkpoints/1/1"}
+    assert found("0x" + "20" * 32) == {f"/why/jobs/{everything.rounds[0]}/0"}
+    beacon = told.get(f"/rounds/{everything.rounds[0]}").json()["round"]["beacon"]
+    assert found(beacon) == {f"/rounds/{everything.rounds[0]}"}
+    slash = told.get("/slashes").json()["items"][0]
+    assert found(slash["tx_hash"]) == {f"/transactions/{slash['tx_hash']}"}
+    to_page = told.get("/search", params={"q": "1/0"}, headers=HTML)
+    assert "Job 0 of round 1" in to_page.text or "Found" in to_page.text
+
+
+def test_a_round_shows_each_vote_with_its_reason(told: TestClient, everything: Story) -> None:
+    answer = told.get(f"/rounds/{everything.rounds[0]}", headers=HTML)
+    page = Page(answer.text)
+    assert {"reason-accepted", "reason-sampling_fraud"} <= set(page.ids)
+    assert page.links.count("#reason-sampling_fraud") == 4, "two jobs, two votes"
+    assert "a token differs from the seeded choice by more than any honest engine gives" in page.text
+    assert "validators 3" in page.text or "validators" in page.text
+    assert "RoundTallied" in page.text
+
+
+def test_a_nodes_page_has_its_margin_verdicts_and_what_silence_is_worth(told: TestClient, everything: Story) -> None:
+    page = Page(told.get(f"/nodes/{everything.cheat.node}", headers=HTML).text)
+    assert "short of bond" in page.text
+    assert "sampling_fraud" in page.text
+    assert "What a silent record is worth" in page.text
+    assert "Jobs until condemned" in page.text
+
+
+def test_an_audit_is_made_when_it_is_asked_for(told: TestClient) -> None:
+    other = told.post("/audit", headers=HTML | {"Sec-Fetch-Site": "cross-site"})
+    assert other.status_code == 403
+    made = told.post("/audit", headers=HTML | {"Sec-Fetch-Site": "same-origin"})
+    page = Page(made.text)
+    assert made.status_code == 200
+    assert [each.status_code for each in made.history] == [303]
+    assert "Last report ok" in page.text
+    assert "passed" in Page(told.get("/", headers=HTML).text).text
+    assert told.post("/audit").status_code == 405, "of the API it is asked with GET"
+
+
+def test_the_style_sheet_is_kept_for_good_under_the_hash_of_its_bytes(told: TestClient) -> None:
+    path = f"/static/{STYLE_NAME}"
+    assert f'href="{path}"' in told.get("/", headers=HTML).text
+    for accept in ("text/css,*/*;q=0.1", BROWSER):
+        answer = told.get(path, headers={"Accept": accept})
+        assert (answer.content, answer.headers["cache-control"]) == (STYLE, "public, max-age=31536000, immutable")
+        assert answer.headers["content-type"].startswith("text/css")
+
+
+GROUNDS = ("ground", "surface")
+TEXTS = [(name, ground) for name in ("text", "muted", "link") for ground in GROUNDS]
+TEXTS += [(tone, f"{tone}-ground") for tone in ("good", "bad", "warn", "idle")] + [("button-text", "button")]
+SHAPES = [("focus", ground) for ground in GROUNDS] + [("muted", "ground"), ("bad", "ground"), ("focus", "idle-ground")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_palette_has_the_contrast_of_wcag_aa(scheme: str) -> None:
+    blocks = re.findall(r":root \{(.*?)\}", STYLE.decode(), re.DOTALL)
+    light, dark = (dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block)) for block in blocks)
+    assert light.keys() == dark.keys(), "each colour has a value in both"
+    colours = light if scheme == "light" else dark
+    for pairs, least in ((TEXTS, 4.5), (SHAPES, 3.0)):
+        for one, other in pairs:
+            assert contrast(colours[one], colours[other]) >= least, (one, other)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2's ratio of two colours' luminance."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_amounts_times_and_text_keep_what_they_shorten() -> None:
+    assert 'title="1500000000000000001 wei' not in amount(10**18)
+    assert "1.5 ASZ" not in amount(15 * 10**17 + 1)
+    assert 'title="1.500000000000000001 ASZ = 1500000000000000001 wei"' in amount(15 * 10**17 + 1)
+    assert 'datetime="2026-01-31T00:00:00Z"' in when(1_769_817_600)
+    assert when(2**60) == f"second {2**60}"
+    assert legible("a\x00\u202eb\ud800") == "a␀⟨U+202E⟩b⟨U+D800⟩"
+    assert quoted("<b>", 2) == '<bdi>&lt;b</bdi><span class="muted">… 2 of 3 characters</span>'
+    assert Links("0xab").url("/runs/<1>", run=1) == "/runs/%3C1%3E?run=1&as_of=0xab"
+    assert spans((0, 1, 2, 4, 7, 8)) == "0–2, 4, 7–8"

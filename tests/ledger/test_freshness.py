@@ -1,0 +1,60 @@
+"""The top of every page: a ledger that lags, forks or has halted says so."""
+
+from __future__ import annotations
+
+from fastapi.testclient import TestClient
+
+from ledger.api.app import create_app
+from ledger.explorer.freshness import judge
+from ledger.queries.lookup import At
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from protocol.chain.deployment import FINALITY_DEPTH
+from protocol.chain.reading.client import Chain
+from tests.conftest import Anvil, until
+
+HTML = {"Accept": "text/html"}
+HERE = At(100, "0xab", 90)
+
+
+def test_a_ledger_at_the_head_says_nothing_further() -> None:
+    assert judge(HERE, 100, True, False, "").says == ""
+    assert not judge(HERE, 105, True, False, "").alarming
+    assert judge(HERE, 99, True, False, "").state == "following", "the RPC may be behind the ledger"
+
+
+def test_a_ledger_that_is_not_current_says_why() -> None:
+    for state, head, same, halted, problem in (
+        ("behind", 150, True, False, ""),
+        ("behind", 101, True, False, "the RPC is slow"),
+        ("forked", 101, False, False, ""),
+        ("halted", 100, True, True, "finality moved"),
+        ("unknown", None, True, False, "nobody answers"),
+    ):
+        found = judge(HERE, head, same, halted, problem)
+        assert (found.state, found.alarming) == (state, True)
+        assert problem in found.says
+        assert found.says
+
+
+def test_a_page_of_a_lagging_ledger_says_so_at_its_top(chain: Chain, anvil: Anvil, database: Database) -> None:
+    with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=1_000))) as client:
+        until(lambda: client.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+        anvil.rpc.call("anvil_mine", hex(30))
+        page = client.get("/", headers=HTML).text
+    assert "30 blocks behind" in page
+    assert page.index("The ledger is 30 blocks behind the chain") < page.index("<main")
+
+
+def test_a_page_of_a_halted_ledger_says_so_at_its_top(chain: Chain, anvil: Anvil, database: Database) -> None:
+    snapshot = anvil.rpc.call("evm_snapshot")
+    anvil.rpc.call("anvil_mine", hex(2 * FINALITY_DEPTH))
+    with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=0.02))) as client:
+        until(lambda: client.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+        anvil.rpc.call("evm_revert", snapshot)
+        anvil.rpc.call("evm_increaseTime", hex(1_000))
+        anvil.rpc.call("anvil_mine", hex(2 * FINALITY_DEPTH + 5))
+        until(lambda: client.get("/health").json()["status"] == "failing", 20, "the ledger to halt")
+        for path in ("/", "/rounds", "/nodes/77"):
+            page = client.get(path, headers=HTML).text
+            assert page.index("The ledger has halted at block") < page.index("<main"), path
