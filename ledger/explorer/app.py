@@ -94,6 +94,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     """Returns the pages beside the API that answers from ``service``."""
     app = FastAPI(title="Assize explorer", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
+    rendering.environment()
     renderer = Renderer(service)
     _things(app, renderer)
     _lists(app, renderer)
@@ -179,10 +180,8 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
     def search_(request: Request, view: Asked, q: Sought = "", as_of: AsOf = None) -> Response:
         with view.reading() as connection:
             hits = search(connection, view.ledger.chain, q)
-        if len(hits) == 1:
+        if len(hits) == 1 and hits[0].path:
             return RedirectResponse(Links(as_of).url(hits[0].path), 303, headers=rendering.HEADERS)
-        if not hits:
-            raise HTTPException(404, f"nothing is known by {q.strip()}")
         return page(request, view, "search.html", "", lambda connection: hits)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from protocol.amounts import UNIT, rounded, tokens
 
@@ -24,6 +25,14 @@ FORMATTING = (
     0xFEFF,
 )
 """Characters without a shape of their own, those that turn the direction of text among them."""
+FOLDERS = {"node": "nodes", "validator": "nodes", "round": "rounds", "appeal": "rounds", "run": "runs"}
+"""Word before a number to the folder of its page."""
+NAMED = re.compile(
+    r"\b(nodes?|validators?|rounds?|appeal|run) ([0-9]{1,18}(?:, [0-9]{1,18})*)\b(?!/)|\buntil ([0-9]{9,11})\b"
+    r"|\b(0x[0-9a-fA-F]{40})\b|\b(0x[0-9a-fA-F]{64})\b",
+    re.ASCII,
+)
+"""Mentions in the ledger's own sentences."""
 VISIBLE = PICTURES | {code: f"⟨U+{code:04X}⟩" for code in FORMATTING}
 
 
@@ -78,6 +87,27 @@ class Links:
         """Returns a link to everything known of an address that may be other than an owner's."""
         link = '<a href="{}" title="{}"><code>{}</code></a>'
         return Markup(link).format(self.url("/search", q=address), legible(address), short(address))
+
+    def linked(self, text: str, most: int = MOST_CHARACTERS) -> Markup:
+        """Returns a sentence whose nodes, rounds, runs and addresses are links, and whose hashes are short."""
+        parts, end = list[str](), 0
+        for found in NAMED.finditer(text[:most]):
+            parts += [escape(legible(text[end : found.start()])), self._mention(found)]
+            end = found.end()
+        parts.append(quoted(text[end:], most - end))
+        return Markup("").join(parts)
+
+    def _mention(self, found: re.Match[str]) -> Markup:
+        word, numbers, second, address, digest = found.groups()
+        if digest:
+            return hashed(digest)
+        if address:
+            return self.address(address)
+        if second:
+            return Markup("until {}").format(when(int(second)))
+        folder = FOLDERS[word.removesuffix("s")]
+        each = [self.page(f"/{folder}/{number}", number) for number in numbers.split(", ")]
+        return Markup("{} {}").format(word, Markup(", ").join(each))
 
     def tx(self, tx_hash: bytes | str, block: int | None = None) -> Markup:
         """Returns a link to a transaction; ``block`` saves asking the chain where it lies."""

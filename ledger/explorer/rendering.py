@@ -34,7 +34,7 @@ FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Ty
 
 
 TONES = {
-    "good": ("accepted", "settled", "revealed", "joined", "serving", "ok", "upheld", "open"),
+    "good": ("accepted", "settled", "revealed", "joined", "serving", "ok", "passed", "upheld", "open"),
     "bad": ("fraud", "failed", "overturned", "absence", "short of bond", "significant", "strike"),
     "warn": (
         "unavailable",
@@ -70,7 +70,7 @@ def condition(node: Node, now: int) -> str:
 
 @cache
 def environment() -> Environment:
-    """Returns the templates' environment, which escapes all text and refuses names without a value."""
+    """Returns the templates, compiled; they escape all text and refuse names without a value."""
     made = Environment(
         loader=PackageLoader("ledger.explorer"),
         autoescape=True,
@@ -97,6 +97,8 @@ def environment() -> Environment:
         "short": links.short,
         "spelled": links.spelled,
     }
+    for name in made.list_templates():
+        made.get_template(name)  # compiled now, not in the first request: half a second in all
     return made
 
 

@@ -137,6 +137,10 @@ SAYINGS: dict[str, Callable[[Payload], str]] = {
     "AppealDecided": lambda event: (
         f"appeal {event['appeal']} ends: job {event['job']} is {Verdict(int(event['verdict'])).name.lower()}"
     ),
+    "AppealedJobSettled": lambda event: (
+        f"job {event['job']}, appealed, is settled as {Verdict(int(event['verdict'])).name.lower()}: "
+        f"{tokens(int(event['paid']))} for {int(event['units']):,} units"
+    ),
     "RoundSettled": lambda event: f"settled; {tokens(int(event['released']))} go back to the escrow",
     "RoundVoided": lambda event: f"ended without a verdict; {tokens(int(event['released']))} go back to the escrow",
     "JobsFreed": lambda event: f"{event['jobs']} jobs no longer count as in flight",

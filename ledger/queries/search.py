@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from eth_utils import to_checksum_address
 from sqlalchemy import Connection, select
 
-from ledger.facts import THE_ONE, Admin, Checkpoint, Credit, Job, Node, Round, Run, RunTerms, Sweep
+from ledger.facts import THE_ONE, Admin, Checkpoint, Credit, Holding, Job, Node, Round, Run, RunTerms, Sweep
 from ledger.facts.fact import hex_bytes
 from ledger.queries.lookup import EventRecord, events_in
 from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Rejected, Unavailable
 
@@ -31,7 +32,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing found: its kind, a sentence, and the path that tells of it."""
+    """One thing found: its kind, a sentence, and the path that tells of it; empty where none does."""
 
     kind: str
     says: str
@@ -88,6 +89,8 @@ def _by_address(connection: Connection, address: str) -> Iterator[Hit]:
     owned = connection.execute(select(nodes.node).where(nodes.owner == address).limit(1)).first()
     if owned or find_fact(connection, Credit, address):
         yield Hit("owner", f"owner {address}", f"/credits/{address}")
+    elif holding := find_fact(connection, Holding, address):
+        yield Hit("holder", f"{address} holds {tokens(holding.tokens)} outside the market", "")
     for row in connection.execute(select(nodes.node, nodes.role).where(nodes.key == address).limit(MOST)):
         yield Hit("node", f"node {row.node}, a {row.role}, signs with this key", f"/nodes/{row.node}")
     runs, terms = TABLES[Run].c, TABLES[RunTerms].c

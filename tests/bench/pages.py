@@ -1,0 +1,230 @@
+"""``make bench-pages``: every page of the explorer, cold and warm, and its size.
+
+Cold is the first request of a fresh process, the median of five; warm the median of 30 in a row. The chain is that of
+the tests' stories by default; ``--events`` grows it as ``make bench-ledger`` does, and ``--database`` takes one that was
+read before, with ``--rpc`` and ``--addresses`` of its chain. A table, then a line of JSON; exit 1 where a page fails.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ledger.store.database import Database
+from ledger.store.index import sync
+from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
+from tests.bench.ledger.bulk import OPTIONS
+from tests.bench.ledger.growing import grow
+from tests.conftest import ROOT, Anvil, deploy_on, wallet_on
+from tests.ledger import disputes
+from tests.ledger.scenario import Market, tell
+
+HTML = {"Accept": "text/html"}
+SETTLED = ("settled", "void")
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One page: milliseconds of its first request and of later ones, and its size in KiB with its style sheet."""
+
+    cold_ms: float
+    warm_ms: float
+    kib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chain and the database that is read from it."""
+
+    rpc: str
+    addresses: Path
+    database: str
+
+
+def main(
+    database: Annotated[str | None, typer.Option(help="Database read before; needs --rpc and --addresses.")] = None,
+    rpc: Annotated[str | None, typer.Option(help="RPC of its chain.")] = None,
+    addresses: Annotated[Path | None, typer.Option(help="Its address file.")] = None,
+    events: Annotated[int, typer.Option(min=0, help="Events of a chain grown for this; 0 takes the stories.")] = 0,
+    cold: Annotated[int, typer.Option(min=1, help="Fresh processes for each page.")] = 5,
+    warm: Annotated[int, typer.Option(min=1, help="Requests in a row for each page.")] = 30,
+) -> None:
+    """Ask every page of a chain's ledger."""
+    console = Console(width=120)
+    given = (database, rpc, addresses)
+    if any(given) and not all(given):
+        raise typer.BadParameter("give --database, --rpc and --addresses together")
+    with tempfile.TemporaryDirectory() as folder:
+        where = partial(_grown, Path(folder), events, lambda what: console.print(what, style="dim"))
+        with _given(rpc, addresses, database) if database and rpc and addresses else where() as place:
+            measured = measure(place, cold, warm)
+    table = Table("page", title=f"milliseconds: cold median of {cold}, warm median of {warm}")
+    for column in ("cold", "warm", "KiB"):
+        table.add_column(column, justify="right")
+    for name, one in measured.items():
+        table.add_row(name, f"{one.cold_ms:.1f}", f"{one.warm_ms:.1f}", f"{one.kib:.1f}")
+    console.print(table)
+    print(
+        json.dumps(
+            {
+                "pages": len(measured),
+                "slowest_cold_ms": round(max(one.cold_ms for one in measured.values()), 1),
+                "slowest_warm_ms": round(max(one.warm_ms for one in measured.values()), 1),
+                "largest_page_kib": round(max(one.kib for one in measured.values()), 1),
+            }
+        )
+    )
+
+
+def measure(place: Place, cold: int, warm: int) -> dict[str, Timed]:
+    """Times every page; the processes one after the other."""
+    with _served(place) as http:
+        pages = paths(http)
+        style = len(http.get(_style(http)).content)
+        size = {name: (len(_page(http, path).content) + style) / 1024 for name, path in pages.items()}
+        warmed = {name: _median(partial(_page, http, path), warm) for name, path in pages.items()}
+    first: dict[str, list[float]] = {name: [] for name in pages}
+    for _ in range(cold):
+        for name, path in pages.items():
+            with _served(place) as http:
+                first[name].append(_took(partial(_page, http, path)))
+    return {name: Timed(statistics.median(first[name]), warmed[name], size[name]) for name in pages}
+
+
+def paths(http: httpx.Client) -> dict[str, str]:
+    """Returns every page by its name, of things that the API knows: of its first rounds one with the most jobs."""
+    rounds = [each for each in _items(http, "/rounds") if not each["parent"]]
+    round_ = max(
+        rounds, key=lambda each: (each["state"] in SETTLED, each["submitted"] != "0x0", each["jobs"], each["round"])
+    )
+    run, number = round_["run"], round_["round"]
+    slash, node = _items(http, "/slashes")[-1], _items(http, "/nodes")[0]
+    version = max(each["version"] for each in _items(http, "/checkpoints", run=run))
+    owner, seat = node["owner"], _items(http, "/validators")[0]["validator"]
+    lists = ("/", "/runs", "/rounds", "/nodes", "/validators", "/credits", "/checkpoints", "/slashes", "/appeals")
+    lists += ("/fairness", "/treasury", "/audit", "/detection", "/events")
+    things = {
+        "/rounds?run=…": f"/rounds?run={run}",
+        "/runs/…": f"/runs/{run}",
+        "/rounds/…": f"/rounds/{number}",
+        "/why/jobs/…": f"/why/jobs/{number}/0",
+        "/why/entries/…": f"/why/entries/{slash['block_number']}/{slash['log_index']}",
+        "/nodes/… worker": f"/nodes/{node['node']}",
+        "/nodes/… validator": f"/nodes/{seat}",
+        "/nodes/…/verdicts": f"/nodes/{node['node']}/verdicts",
+        "/credits/…": f"/credits/{owner}",
+        "/credits/…/entries": f"/credits/{owner}/entries",
+        "/checkpoints/…": f"/checkpoints/{run}/{version}",
+        "/transactions/…": f"/transactions/{slash['tx_hash']}",
+        "/search number": "/search?q=1",
+        "/search address": f"/search?q={node['key']}",
+        "/search hash": f"/search?q={round_['beacon']}",
+    }
+    return {path: path for path in lists} | things
+
+
+def _items(http: httpx.Client, path: str, **only: Any) -> list[dict[str, Any]]:
+    answer = http.get(path, params={"limit": 500} | only)
+    items: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
+    return items
+
+
+def _page(http: httpx.Client, path: str) -> httpx.Response:
+    answer = http.get(path, headers=HTML)
+    if answer.status_code not in (200, 303):
+        raise SystemExit(f"{path} answers {answer.status_code}: {answer.text[-600:]}")
+    return answer
+
+
+def _style(http: httpx.Client) -> str:
+    return _page(http, "/").text.split('rel="stylesheet" href="')[1].split('"')[0]
+
+
+def _took(ask: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    ask()
+    return 1000 * (time.perf_counter() - began)
+
+
+def _median(ask: Callable[[], object], times: int) -> float:
+    return statistics.median(_took(ask) for _ in range(times))
+
+
+@contextmanager
+def _served(place: Place) -> Iterator[httpx.Client]:
+    """A fresh ``assize ledger serve`` that was asked for nothing yet."""
+    words = [
+        "ledger",
+        "serve",
+        "--rpc",
+        place.rpc,
+        "--addresses",
+        place.addresses,
+        "--db",
+        place.database,
+        "--port",
+        "0",
+    ]
+    process = subprocess.Popen([sys.executable, ROOT / "assize.py", *words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("ledger at "):
+            raise SystemExit(f"the ledger does not start: {line!r}")
+        time.sleep(0.5)  # until the server takes connections, and the follower has looked once
+        with httpx.Client(base_url=line.split()[-1], timeout=120, trust_env=False) as http:
+            yield http
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
+def _given(rpc: str, addresses: Path, database: str) -> Iterator[Place]:
+    yield Place(rpc, addresses, database)
+
+
+@contextmanager
+def _grown(folder: Path, events: int, say: Callable[[str], None]) -> Iterator[Place]:
+    """A chain of its own, read into a database."""
+    anvil = Anvil(folder, *OPTIONS)
+    try:
+        deployment = grow(anvil, folder, events, say).deployment if events else _told(anvil, folder)
+        addresses, database = folder / "addresses.json", folder / "ledger.sqlite"
+        addresses.write_text(json.dumps(deployment.to_json()))
+        with closing(Chain(anvil.url, deployment)) as chain, closing(Database(database, deployment)) as opened:
+            sync(chain, opened)
+        yield Place(anvil.url, addresses, str(database))
+    finally:
+        anvil.stop()
+
+
+def _told(anvil: Anvil, folder: Path) -> Deployment:
+    deployment = deploy_on(anvil)
+    with (
+        closing(Chain(anvil.url, deployment)) as chain,
+        closing(Market(chain, anvil, partial(wallet_on, anvil), folder)) as market,
+    ):
+        tell(market)
+        disputes.told(disputes.begin(market))
+    return deployment
+
+
+if __name__ == "__main__":
+    typer.run(main)
