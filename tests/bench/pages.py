@@ -1,8 +1,8 @@
 """``make bench-pages``: every page of the explorer, cold and warm, and its size.
 
-Cold is the first request of a fresh process, the median of five; warm the median of 30 in a row. The chain is that of
-the tests' stories by default; ``--events`` grows it as ``make bench-ledger`` does, and ``--database`` takes one that was
-read before, with ``--rpc`` and ``--addresses`` of its chain. A table, then a line of JSON; exit 1 where a page fails.
+Cold is the first page of a fresh process, the median of five; warm the median of 30 in a row. The chain is that of the
+tests' stories by default; ``--events`` grows it as ``make bench-ledger`` does; ``--database`` takes one that was read
+before, with ``--rpc`` and ``--addresses`` of its chain. A table, then a line of JSON; exit 1 where a page fails.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ledger.explorer.negotiation import STATIC
+from ledger.explorer.rendering import STYLE, STYLE_NAME
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.deployment import Deployment
@@ -96,8 +98,7 @@ def measure(place: Place, cold: int, warm: int) -> dict[str, Timed]:
     """Times every page; the processes one after the other."""
     with _served(place) as http:
         pages = paths(http)
-        style = len(http.get(_style(http)).content)
-        size = {name: (len(_page(http, path).content) + style) / 1024 for name, path in pages.items()}
+        size = {name: (len(_page(http, path).content) + len(STYLE)) / 1024 for name, path in pages.items()}
         warmed = {name: _median(partial(_page, http, path), warm) for name, path in pages.items()}
     first: dict[str, list[float]] = {name: [] for name in pages}
     for _ in range(cold):
@@ -152,10 +153,6 @@ def _page(http: httpx.Client, path: str) -> httpx.Response:
     return answer
 
 
-def _style(http: httpx.Client) -> str:
-    return _page(http, "/").text.split('rel="stylesheet" href="')[1].split('"')[0]
-
-
 def _took(ask: Callable[[], object]) -> float:
     began = time.perf_counter()
     ask()
@@ -168,7 +165,7 @@ def _median(ask: Callable[[], object], times: int) -> float:
 
 @contextmanager
 def _served(place: Place) -> Iterator[httpx.Client]:
-    """A fresh ``assize ledger serve`` that was asked for nothing yet."""
+    """A fresh ``assize ledger serve`` that was asked for its style sheet alone: neither database nor template."""
     words = [
         "ledger",
         "serve",
@@ -187,8 +184,9 @@ def _served(place: Place) -> Iterator[httpx.Client]:
         line = process.stdout.readline()
         if not line.startswith("ledger at "):
             raise SystemExit(f"the ledger does not start: {line!r}")
-        time.sleep(0.5)  # until the server takes connections, and the follower has looked once
         with httpx.Client(base_url=line.split()[-1], timeout=120, trust_env=False) as http:
+            http.get(f"{STATIC}{STYLE_NAME}").raise_for_status()  # it listens before it answers
+            time.sleep(0.3)  # until the follower has looked once
             yield http
     finally:
         process.terminate()
