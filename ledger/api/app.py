@@ -175,12 +175,13 @@ def _stories(app: FastAPI) -> None:
     @app.get("/transactions/{tx}", summary="The events of one transaction")
     def transaction(view: Asked, tx: TxHash, block: InBlock = None) -> TransactionStory:
         what = f"transaction {tx} among the contracts' events"
-        chain = view.ledger.chain
-        return view.story(what, lambda connection: transaction_story(connection, chain, tx, block))
+        place = view.ledger.located(tx) if block is None else block
+        return view.story(what, lambda connection: transaction_story(connection, tx, place))
 
     @app.get("/search", summary="What is known by a number, an address or a hash")
     def searched(view: Asked, q: Sought) -> tuple[Hit, ...]:
-        return view.story(f"answer to {q}", lambda connection: search(connection, view.ledger.chain, q))
+        place = view.ledger.located(q, needed=False)
+        return view.story(f"answer to {q}", lambda connection: search(connection, q, place))
 
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury(view: Asked) -> lookup.TreasuryStory:

@@ -18,6 +18,7 @@ from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.queries import lookup
 from ledger.queries.fairness import Reckoning, Share
+from ledger.queries.search import locate
 from ledger.queries.verdicts import NodeVerdict, node_verdicts
 from ledger.store.as_of import as_of
 from ledger.store.database import Database
@@ -107,6 +108,15 @@ class LedgerService:
                 return f'"{lookup.at(connection).block_hash}"'
         except Unavailable:
             return ""  # whoever answers says why
+
+    def located(self, text: str, needed: bool = True) -> int | None:
+        """Returns the block of a transaction, see ``locate``; None too if no RPC answers and it is not ``needed``."""
+        try:
+            return locate(self.chain, text)
+        except Unavailable:
+            if needed:
+                raise
+            return None
 
     def audit(self) -> Report:
         """A report no older than ``AUDIT_SECONDS``, or a new one."""

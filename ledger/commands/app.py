@@ -152,7 +152,7 @@ def serve(
         int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
     ] = 8600,
 ) -> None:
-    """Follow the chain and answer over HTTP (OpenAPI at /docs)."""
+    """Follow the chain and answer over HTTP: pages for browsers, JSON for other clients (OpenAPI at /openapi.json)."""
     from ledger.api.app import create_app
     from ledger.store.follower import Follower
     from protocol.node import telemetry

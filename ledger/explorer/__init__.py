@@ -1,5 +1,5 @@
 """The explorer: the ledger's answers as HTML pages, whole without any script.
 
-request ─ negotiation ┬─ asks for HTML ─ app ─ views ─ rendering ─ templates/ and static/
+request ─ negotiation ┬─ asks for HTML ─ app ─ views ─ renderer ─ templates/ and static/
                       └─ anything else ─ ledger.api
 """

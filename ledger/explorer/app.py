@@ -6,8 +6,7 @@ Lists begin with the newest and go on ``before`` a cursor. A page asked for ``as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from eth_utils import to_checksum_address
 from fastapi import FastAPI, Query, Request, Response
@@ -21,9 +20,9 @@ from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, O
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
-from ledger.explorer.freshness import ChainWatch
 from ledger.explorer.links import Links
 from ledger.explorer.negotiation import STATIC
+from ledger.explorer.renderer import Renderer
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
@@ -31,63 +30,12 @@ from ledger.queries.lineage import lineage
 from ledger.queries.search import search, transaction_story
 from ledger.queries.verdicts import newest_verdicts
 from ledger.queries.why import why_entry, why_job
-from protocol.errors import AssizeError, Unavailable
+from protocol.errors import AssizeError
 
 Before = Annotated[str | None, Query(description="The cursor of the page before.")]
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
 ANCESTORS = 20
 """Versions of a lineage that a page shows."""
-Found = TypeVar("Found")
-
-
-class Renderer:
-    """Renders the pages of one ledger with what each has at its top."""
-
-    def __init__(self, service: LedgerService) -> None:
-        self._service = service
-        self._watch = ChainWatch(service)
-
-    def page(
-        self, request: Request, view: Snapshot, template: str, what: str, ask: Callable[[Connection], Any]
-    ) -> Response:
-        """Returns a page of what ``ask`` finds as of the block of ``view``; raises 404 where it is None."""
-        with view.reading() as connection:
-            found = ask(connection)
-            here, now = lookup.at(connection), views.time_of(connection, lookup.at(connection).block_number)
-        if found is None:
-            raise HTTPException(404, f"there is no {what}")
-        if view.block_hash is None:
-            now = max(now, int(time.time()))
-        return self._shown(request, template, 200, here, view=found, now=now)
-
-    def refusal(self, request: Request, code: int, sentence: str) -> Response:
-        """Returns a page with one sentence."""
-        return self._shown(request, "refusal.html", code, None, sentence=sentence, code=code)
-
-    def _shown(self, request: Request, template: str, status: int, here: lookup.At | None, **more: Any) -> Response:
-        """Returns a page; of a refusal the block is the newest, if the database answers."""
-        newest = here
-        as_of = request.query_params.get("as_of") if here else None
-        if here is None or as_of:
-            try:
-                with self._service.database.reading() as connection:
-                    newest = lookup.at(connection)
-            except Unavailable:
-                newest = None
-        asked = {name: value for name, value in request.query_params.items() if name != "as_of"}
-        at = here or newest
-        top = {
-            "to": Links(as_of),
-            "as_of": as_of,
-            "at": at,
-            "permalink": Links(at.block_hash).url(request.url.path, **asked) if at else "",
-            "newest": newest,
-            "fresh": self._watch.freshness(newest) if newest else None,
-            "path": request.url.path,
-            "sought": request.query_params.get("q", ""),
-            "chain_id": self._service.chain.chain_id,
-        }
-        return rendering.render(template, status, **top, **more)
 
 
 def create_pages(service: LedgerService) -> FastAPI:
@@ -170,16 +118,19 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
 
     @app.get("/transactions/{tx}")
     def transaction(request: Request, view: Asked, tx: TxHash, block: InBlock = None) -> Response:
+        place = view.ledger.located(tx) if block is None else block
+
         def ask(connection: Connection) -> Any:
-            story = transaction_story(connection, view.ledger.chain, tx, block)
+            story = transaction_story(connection, tx, place)
             return None if story is None else (story, tuple(map(moment, story.events)))
 
         return page(request, view, "transaction.html", f"transaction {tx} among the contracts' events", ask)
 
     @app.get("/search")
     def search_(request: Request, view: Asked, q: Sought = "", as_of: AsOf = None) -> Response:
+        place = view.ledger.located(q, needed=False)
         with view.reading() as connection:
-            hits = search(connection, view.ledger.chain, q)
+            hits = search(connection, q, place)
         if len(hits) == 1 and hits[0].path:
             return RedirectResponse(Links(as_of).url(hits[0].path), 303, headers=rendering.HEADERS)
         return page(request, view, "search.html", "", lambda connection: hits)

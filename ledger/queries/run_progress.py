@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from ledger import facts
 from ledger.facts.fact import Wide
+from ledger.queries import lookup
 from ledger.queries.lookup import every
-from ledger.queries.run_costs import slashes_of_run
 from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
 from protocol.errors import Rejected
@@ -19,6 +19,8 @@ from protocol.errors import Rejected
 ROUNDS = 20
 """Newest rounds by which the present rate is measured."""
 ENDED = ("settled", "void")
+SLASHES = 3
+"""Newest slashes told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +76,22 @@ def run_progress(connection: Connection, run: int) -> RunOutlook:
     fact = find_fact(connection, facts.Run, run)
     if fact is None:
         raise Rejected(f"there is no run {run}")
-    checkpoints = every(connection, facts.Checkpoint, run=run)
+    (newest,) = lookup.newest(connection, facts.Checkpoint, None, 1, run=run)
     rounds = _newest_rounds(connection, run)
+    outcomes = _outcomes(connection, [each.round for each in rounds])
     return RunOutlook(
         run=run,
         version=fact.version,
-        versions=sum(each.version > 0 for each in checkpoints),
-        published_at=checkpoints[-1].timestamp,
+        versions=_versions(connection, run),
+        published_at=newest.timestamp,
         closed=fact.closed,
-        staleness=_staleness(connection, checkpoints[-1]),
-        rounds=tuple(_progress(connection, each) for each in rounds),
+        staleness=_staleness(connection, newest),
+        rounds=tuple(_progress(each, outcomes[each.round]) for each in rounds),
         open_rounds=sum(each.state not in ENDED for each in rounds),
         escrow=fact.escrow,
         reserved=fact.reserved,
         paid=fact.paid,
-        slashes=slashes_of_run(connection, run)[:-4:-1],
+        slashes=_newest_slashes(connection, run),
     )
 
 
@@ -98,9 +101,31 @@ def _newest_rounds(connection: Connection, run: int) -> list[facts.Round]:
     return [fact_of(facts.Round, row) for row in connection.execute(wanted)]
 
 
-def _progress(connection: Connection, round_: facts.Round) -> RoundProgress:
-    handed_in = every(connection, facts.Job, round=round_.round)
-    verdicts = Counter(job.verdict for job in handed_in)
+def _versions(connection: Connection, run: int) -> int:
+    """Returns the number of versions after the first."""
+    table = TABLES[facts.Checkpoint]
+    wanted = select(func.count()).select_from(table).where(table.c.run == run, table.c.version > 0)
+    return int(connection.execute(wanted).scalar_one())
+
+
+def _newest_slashes(connection: Connection, run: int) -> tuple[facts.Slash, ...]:
+    slashes, rounds = TABLES[facts.Slash], TABLES[facts.Round]
+    wanted = select(slashes).join(rounds, rounds.c.round == slashes.c.round).where(rounds.c.run == run)
+    in_order = wanted.order_by(slashes.c.block_number.desc(), slashes.c.log_index.desc()).limit(SLASHES)
+    return tuple(fact_of(facts.Slash, row) for row in connection.execute(in_order))
+
+
+def _outcomes(connection: Connection, rounds: list[int]) -> defaultdict[int, Counter[str]]:
+    """Returns the number of jobs handed in, by round and verdict."""
+    jobs = TABLES[facts.Job].c
+    wanted = select(jobs.round, jobs.verdict, func.count()).where(jobs.round.in_(rounds))
+    found = defaultdict[int, Counter[str]](Counter)
+    for round_, verdict, count in connection.execute(wanted.group_by(jobs.round, jobs.verdict)):
+        found[round_][verdict] = count
+    return found
+
+
+def _progress(round_: facts.Round, verdicts: Counter[str]) -> RoundProgress:
     return RoundProgress(
         round=round_.round,
         version=round_.policy_version,
@@ -112,7 +137,7 @@ def _progress(connection: Connection, round_: facts.Round) -> RoundProgress:
         fraud=verdicts["fraud"],
         unavailable=verdicts["unavailable"],
         pending=verdicts["submitted"],
-        missing=round_.jobs - len(handed_in) if round_.state != "open" else 0,
+        missing=round_.jobs - verdicts.total() if round_.state != "open" else 0,
         paid=round_.paid,
     )
 

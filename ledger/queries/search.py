@@ -19,7 +19,7 @@ from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import Rejected
 
 NUMBER = re.compile(r"#?([0-9]{1,18})", re.ASCII)
 PAIR = re.compile(r"([0-9]{1,18})/([0-9]{1,18})", re.ASCII)
@@ -48,8 +48,8 @@ class TransactionStory:
     events: tuple[EventRecord, ...]
 
 
-def search(connection: Connection, chain: Chain, text: str) -> tuple[Hit, ...]:
-    """Returns all that is known by ``text``.
+def search(connection: Connection, text: str, block: int | None = None) -> tuple[Hit, ...]:
+    """Returns all that is known by ``text``; as a transaction, it is looked for in ``block`` (see ``locate``).
 
     Raises:
         Rejected: it has none of the forms that can be searched for.
@@ -62,7 +62,7 @@ def search(connection: Connection, chain: Chain, text: str) -> tuple[Hit, ...]:
     if ADDRESS.fullmatch(text):
         return tuple(_by_address(connection, to_checksum_address(text)))
     if HASH.fullmatch(text):
-        return tuple(_by_hash(connection, chain, bytes.fromhex(text[2:])))
+        return tuple(_by_hash(connection, bytes.fromhex(text[2:]), block))
     raise Rejected(f"invalid search: expected {FORMS}")
 
 
@@ -108,12 +108,9 @@ def _by_address(connection: Connection, address: str) -> Iterator[Hit]:
         yield Hit("treasury", "address to which slashed bonds go or went", "/treasury")
 
 
-def _by_hash(connection: Connection, chain: Chain, word: bytes) -> Iterator[Hit]:
+def _by_hash(connection: Connection, word: bytes, block: int | None) -> Iterator[Hit]:
     name = hex_bytes(word)
-    try:
-        story = transaction_story(connection, chain, name)
-    except Unavailable:
-        story = None  # the rest is known without the chain
+    story = transaction_story(connection, name, block)
     if story is not None:
         says = f"transaction with {len(story.events)} events, in block {story.block_number}"
         yield Hit("transaction", says, f"/transactions/{name}")
@@ -132,24 +129,24 @@ def _by_hash(connection: Connection, chain: Chain, word: bytes) -> Iterator[Hit]
         yield Hit("job", says, f"/why/jobs/{job.round}/{job.job}")
 
 
-def transaction_story(
-    connection: Connection, chain: Chain, tx_hash: str, block: int | None = None
-) -> TransactionStory | None:
-    """Returns one transaction's events; None where the ledger has none.
+def locate(chain: Chain, text: str) -> int | None:
+    """Returns the block of the transaction with this hash; None if there is none, or the text is no hash.
 
-    The chain is asked for the transaction's block where ``block`` is None or has no such transaction.
+    To be asked before a snapshot is opened, which may keep writers waiting.
 
     Raises:
-        Unavailable: the RPC has to be asked, and does not answer.
+        Unavailable: the RPC does not answer.
     """
-    wanted = tx_hash.lower()
-    if block is None or not (found := _events_of(connection, block, wanted)):
-        receipt = chain.rpc.call("eth_getTransactionReceipt", wanted)
-        if not receipt or not receipt.get("blockNumber"):
-            return None
-        block = int(receipt["blockNumber"], 16)
-        found = _events_of(connection, block, wanted)
-    return TransactionStory(wanted, block, found) if found else None
+    if not HASH.fullmatch(text.strip()):
+        return None
+    receipt = chain.rpc.call("eth_getTransactionReceipt", text.strip().lower())
+    return int(receipt["blockNumber"], 16) if receipt and receipt.get("blockNumber") else None
+
+
+def transaction_story(connection: Connection, tx_hash: str, block: int | None) -> TransactionStory | None:
+    """Returns the events of one transaction of a block; None where the ledger has none."""
+    found = () if block is None else _events_of(connection, block, tx_hash.lower())
+    return TransactionStory(tx_hash.lower(), block, found) if block is not None and found else None
 
 
 def _events_of(connection: Connection, block: int, tx_hash: str) -> tuple[EventRecord, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from html.parser import HTMLParser
@@ -23,8 +24,10 @@ from ledger.store.follower import Follower
 from ledger.store.index import sync
 from ledger.store.tables import TABLES
 from protocol.chain.writing import calls
+from tests.conftest import ROOT
 from tests.ledger import disputes
 from tests.ledger.scenario import Story, terms_of
+from tests.postgresql import new_database
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 HTML = {"Accept": BROWSER}
@@ -62,6 +65,15 @@ def told(everything: Story, database: Database) -> Iterator[TestClient]:
     chain = everything.market.chain
     with TestClient(create_app(chain, database, Follower(chain, database))) as client:
         yield client
+
+
+@pytest.fixture
+def in_postgresql(everything: Story, postgresql: str) -> Iterator[TestClient]:
+    """The same ledger in PostgreSQL."""
+    chain = everything.market.chain
+    with closing(Database(new_database(postgresql), chain.deployment)) as opened:
+        sync(chain, opened)
+        yield TestClient(create_app(chain, opened, Follower(chain, opened)))
 
 
 class Page(HTMLParser):
@@ -124,6 +136,20 @@ def test_every_page_answers_as_html_and_as_json(told: TestClient, everything: St
         assert as_json.headers["content-type"] == "application/json"
         assert as_page.headers["vary"] == as_json.headers["vary"] == "Accept"
         assert len(as_page.content) <= MOST_KIB << 10, path
+
+
+def test_a_page_is_the_same_from_either_database(
+    told: TestClient, in_postgresql: TestClient, everything: Story
+) -> None:
+    as_of = "0x" + everything.market.chain.head().hash.hex()  # its time is that of the block, not of the clock
+
+    def main(client: TestClient, path: str) -> str:
+        answer = client.get(path + ("&" if "?" in path else "?") + f"as_of={as_of}", headers=HTML)
+        return answer.text.partition("<main")[2].partition("<footer")[0]
+
+    for path in pages_of(everything):
+        if path not in ("/", "/audit"):  # which name the last audit of their server
+            assert main(told, path) == main(in_postgresql, path), path
 
 
 def test_only_a_request_that_prefers_html_gets_a_page(told: TestClient) -> None:
@@ -345,6 +371,14 @@ def contrast(one: str, other: str) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_templates_and_style_sheet_are_part_of_a_wheel() -> None:
+    packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    folder = ROOT / "ledger" / "explorer"
+    taken = {path for pattern in packaged["ledger.explorer"] for path in folder.glob(pattern)}
+    assert taken == {path for path in folder.rglob("*") if path.suffix in (".html", ".css")}
+    assert len(taken) > 20
 
 
 def test_amounts_times_and_text_keep_what_they_shorten() -> None:
