@@ -30,7 +30,7 @@ class Moment:
 def moment(event: EventRecord) -> Moment:
     """Returns the moment of an event; of an event without a sentence of its own, its fields as they are."""
     say = SAYINGS.get(event.name)
-    says = say(event.payload) if say else "; ".join(f"{name} {_short(value)}" for name, value in event.payload.items())
+    says = say(event.payload) if say else "; ".join(_field(*each) for each in event.payload.items())
     return Moment(event.block_number, event.log_index, event.timestamp, event.tx_hash, event.name, says)
 
 
@@ -43,6 +43,15 @@ def spans(jobs: tuple[int, ...]) -> str:
         else:
             parts.append((job, job))
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in parts)
+
+
+def _field(name: str, value: object) -> str:
+    shown = tokens(int(str(value))) if name in AMOUNTS else _short(value)
+    return f"{name.replace('_', ' ')} {shown}"
+
+
+def _count(number: str, noun: str) -> str:
+    return f"{int(number):,} {noun}{'' if int(number) == 1 else 's'}"
 
 
 def _short(value: object) -> str:
@@ -74,7 +83,7 @@ def _verdicts(accepted: int, fraud: int, submitted: int) -> str:
 def _tallied(event: Payload) -> str:
     accepted, fraud = _bits(event, "accepted", "fraud")
     said = _verdicts(accepted, fraud, accepted | fraud)
-    return f"the majority's verdict: {said}; the other jobs are void"
+    return f"the majority's verdict: {said}; submitted jobs that it does not name are void"
 
 
 def _revealed(event: Payload) -> str:
@@ -91,6 +100,9 @@ def _settled(event: Payload) -> str:
         f"node {event['node']}'s submission is settled: {_verdicts(accepted, fraud, accepted | fraud | void)}; {paid}"
     )
 
+
+AMOUNTS = ("amount", "awarded", "bond", "bounty", "deposit", "escrow", "fees", "forfeited", "paid", "released")
+"""Fields of events that are in wei."""
 
 SAYINGS: dict[str, Callable[[Payload], str]] = {
     "RoundOpened": lambda event: (
@@ -118,7 +130,8 @@ SAYINGS: dict[str, Callable[[Payload], str]] = {
     "JobsTainted": lambda event: f"{_jobs(int(event['jobs']))}, already trained on, no longer accepted",
     "SubmissionSettled": _settled,
     "JurorSettled": lambda event: (
-        f"validator {event['juror']} agreed with the verdict on {event['bits']} jobs: {tokens(int(event['paid']))}"
+        f"validator {event['juror']} agreed with the verdict on {_count(event['bits'], 'job')}: "
+        f"{tokens(int(event['paid']))}"
     ),
     "CreditsEarned": lambda event: f"the owner of node {event['node']} earns {tokens(int(event['amount']))}",
     "CreditsGranted": lambda event: f"{_short(event['owner'])} is granted {tokens(int(event['amount']))}",
@@ -143,6 +156,6 @@ SAYINGS: dict[str, Callable[[Payload], str]] = {
     ),
     "RoundSettled": lambda event: f"settled; {tokens(int(event['released']))} go back to the escrow",
     "RoundVoided": lambda event: f"ended without a verdict; {tokens(int(event['released']))} go back to the escrow",
-    "JobsFreed": lambda event: f"{event['jobs']} jobs no longer count as in flight",
+    "JobsFreed": lambda event: f"{_count(event['jobs'], 'job')} no longer in flight",
 }
 """Name of an event to what it says. Events without a sentence are shown by their fields."""
