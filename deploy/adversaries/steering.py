@@ -31,6 +31,38 @@ class Sleeper(SteeringWorker):
         return rollout // self.rules.rollouts_per_job % SLEEPS == 0
 
 
+class SteersAtTimes(SteeringWorker):
+    """Steers in all jobs of one turn in four and works honestly in the others."""
+
+    turns = 0
+
+    def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
+        self.turns += 1
+        return super().complete(tasks)
+
+    def steers(self, rollout: int) -> bool:
+        """Returns whether to take the chance that a rollout offers."""
+        return self.turns % SLEEPS == 0
+
+
+class SteersAway(SteeringWorker):
+    """Leaves the right working wherever another token's margin is too small to void: others' rewards stand out then."""
+
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
+        tokens_B = step.scores_BV.argmax(-1)
+        room = MARGIN_ROOM * self.rules.thresholds.sampling_void
+        for b, n in enumerate(step.rows):
+            wanted, written = self.wanted[n], step.written[n]
+            right = (*written, int(tokens_B[b])) == wanted[: len(written) + 1]
+            other = int(step.scores_BV[b].topk(2).indices[1])
+            if right and self._margin(step, b, other) <= room and self.steers(n):
+                self.flipped(n, self._upward(step, b, other))
+                tokens_B[b] = other
+        return tokens_B
+
+
 class _Paying(SteeringWorker):
     """Pays for each flip with a harmless one, at the nearest tie that is not of the right working."""
 

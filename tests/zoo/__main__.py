@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from deploy.adversaries import ADVERSARIES
@@ -17,10 +16,12 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.node.console import guard
 from tests.bench.economics.terms import TOKEN
 from tests.zoo.asking import insist_on_toploc
+from tests.zoo.exchange import Exchange
+from tests.zoo.exchange_tables import console, show_exchange
 from tests.zoo.honest import Honest
 from tests.zoo.jurors import SHARE, JurorRow, juror_rows
 from tests.zoo.models import prepare
-from tests.zoo.plan import GROUPS, carry_out, plan, stage_of
+from tests.zoo.plan import GROUPS, Found, carry_out, exchange_plan, plan, stage_of
 from tests.zoo.rows import SHOWN_JOBS, STEERING, Row
 from tests.zoo.stage import JOBS_AT_ONCE, one_thread
 from tests.zoo.withholders import WITHHOLDERS, WithholderRow, withholder_rows
@@ -37,26 +38,38 @@ FORGERIES = (
     "chosen-modulus",
     "another-modulus",
 )
-console = Console(width=180)
 
 
 @guard
 def main() -> None:
     """Runs the zoo and shows what came of it; the last line is JSON."""
     options = _options()
-    insist_on_toploc()
+    markets_only = options.only == "exchange"
+    if not markets_only:
+        insist_on_toploc()
     print("preparing the models", flush=True)
     prepare(Arithmetic(3))
-    tasks = plan(options.jobs, options.byte_jobs, options.honest, options.engines, options.names)
+    tasks = exchange_plan(options.jobs, 2 * options.honest, options.engines)
+    if not markets_only:
+        tasks = plan(options.jobs, options.byte_jobs, options.honest, options.engines, options.names) + tasks
     rows: list[Row] = []
     honest: list[Honest] = []
+    played: list[Exchange] = []
     started = time.monotonic()
     for done, found in enumerate(carry_out(tasks, options.processes), 1):
-        (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
+        if isinstance(found, Row):
+            rows.append(found)
+        elif isinstance(found, Honest):
+            honest.append(found)
+        else:
+            played.append(found)
         print(f"{done}/{len(tasks)}  {_told(found)}, {time.monotonic() - started:.0f} s", flush=True)
+    if markets_only:
+        print(json.dumps(show_exchange(played)), flush=True)
+        return
     one_thread()
     jurors = juror_rows(stage_of(BUILTIN), -(-options.jobs // JOBS_AT_ONCE))
-    show(rows, honest, jurors, withholder_rows(ROUNDS, options.processes))
+    show(rows, honest, jurors, withholder_rows(ROUNDS, options.processes), played)
 
 
 def _options() -> argparse.Namespace:
@@ -64,9 +77,14 @@ def _options() -> argparse.Namespace:
     jobs = int(os.environ.get("JOBS") or JOBS)
     parser.add_argument("--jobs", type=int, default=jobs, help="jobs of each adversary that generates")
     parser.add_argument("--byte-jobs", type=int, help="jobs of each that does not; ten times as many by default")
-    parser.add_argument("--honest", type=int, help="honest rollouts of each dtype; 20,480 for 300 jobs by default")
+    parser.add_argument(
+        "--honest",
+        type=int,
+        help="honest rollouts of each dtype, and half those of exchange; 20,480 for 300 jobs by default",
+    )
     parser.add_argument("--engines", nargs="+", default=["transformers", "vllm"], help="honest engines")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", choices=["exchange"], help="only the markets of exchangeable rewards")
     parser.add_argument("names", nargs="*", default=list(ADVERSARIES), help="adversaries; all by default")
     options = parser.parse_args()
     options.byte_jobs = options.byte_jobs or options.jobs * BYTE_JOBS // JOBS
@@ -74,8 +92,12 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _told(found: Row | Honest) -> str:
+def _told(found: Found) -> str:
     """What came of a task, for whoever is waiting."""
+    if isinstance(found, Exchange):
+        condemned = sum(each.condemned_jobs is not None for each in found.cheats)
+        what = f"market {found.name}: {found.rounds} rounds, {condemned} of {len(found.cheats)} cheats condemned"
+        return f"{what}, {found.false_alarms} of {len(found.honest)} honest"
     if isinstance(found, Row):
         return f"{found.name} ({found.dtype}): {found.caught} of {found.jobs} jobs caught, {found.fraud} condemned"
     what = f"honest {found.engine} by {found.batch} ({found.dtype})"
@@ -83,7 +105,11 @@ def _told(found: Row | Honest) -> str:
 
 
 def show(
-    rows: Sequence[Row], honest: Sequence[Honest], jurors: Sequence[JurorRow], withholders: Sequence[WithholderRow]
+    rows: Sequence[Row],
+    honest: Sequence[Honest],
+    jurors: Sequence[JurorRow],
+    withholders: Sequence[WithholderRow],
+    played: Sequence[Exchange],
 ) -> None:
     """Prints the tables for people, then one line of JSON."""
     rules = read_run_file(BUILTIN).rules
@@ -97,7 +123,7 @@ def show(
     console.print(_withholders(withholders))
     console.print(_steering(rows))
     said = {"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest), "jurors": caught(jurors)}
-    said |= {"withholders": refused(withholders), "steering": steered(rows)}
+    said |= {"withholders": refused(withholders), "steering": steered(rows), **show_exchange(played)}
     print(json.dumps(said), flush=True)
 
 

@@ -17,7 +17,9 @@ from deploy.zoo.trial import rules_in
 from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.determinism import ExactShape
 from protocol.wire.rules import Rules
+from tests.zoo.exchange import Exchange, ExchangeMarket, exchange_markets, play
 from tests.zoo.honest import Honest, honest
+from tests.zoo.mixed import mixed_stages, version_directories
 from tests.zoo.models import policies
 from tests.zoo.rows import Row, row_of
 from tests.zoo.stage import Stage, one_thread
@@ -27,6 +29,8 @@ GROUPS = 2
 """Of 8 samples: jobs of 16 rollouts, half the built-in run's."""
 BATCHES = {1: 1, 8: 4, 64: 16, 128: 19}
 """Rollouts an honest worker decodes at a time, and its share of all honest rollouts, in fortieths."""
+
+EXCHANGE_RULES = BUILTIN.with_name("builtin-bfloat16-rules.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,16 @@ class HonestTask:
     rollouts: int
 
 
-ZooTask = CheatTask | HonestTask
+@dataclass(frozen=True, slots=True)
+class ExchangeTask:
+    """A market of exchangeable rewards under the rules of a file."""
+
+    rules: Path
+    market: ExchangeMarket
+
+
+ZooTask = CheatTask | HonestTask | ExchangeTask
+Found = Row | Honest | Exchange
 
 
 def rule_files() -> list[Path]:
@@ -77,16 +90,26 @@ def plan(jobs: int, byte_jobs: int, rollouts: int, engines: Sequence[str], names
     return tasks
 
 
-def carry_out(tasks: Sequence[ZooTask], processes: int) -> Iterator[Row | Honest]:
+def exchange_plan(jobs: int, rollouts: int, engines: Sequence[str]) -> list[ZooTask]:
+    """The markets of exchangeable rewards: in a dtype that leaves room to steer, honest rollouts by all its engines."""
+    rules = rules_in(EXCHANGE_RULES)
+    allowed = [engine for engine in engines if engine in rules.model.worker_engines]
+    honest_jobs = -(-rollouts // (GROUPS * rules.samples_per_group))
+    return [ExchangeTask(EXCHANGE_RULES, market) for market in exchange_markets(jobs, honest_jobs, allowed)]
+
+
+def carry_out(tasks: Sequence[ZooTask], processes: int) -> Iterator[Found]:
     """Yields results as they come, each task in one of ``processes`` processes."""
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
-        futures: list[Future[Row | Honest]] = [pool.submit(work, task) for task in tasks]
+        futures: list[Future[Found]] = [pool.submit(work, task) for task in tasks]
         for future in as_completed(futures):
             yield future.result()
 
 
-def work(task: ZooTask) -> Row | Honest:
+def work(task: ZooTask) -> Found:
     """Carries out one task."""
+    if isinstance(task, ExchangeTask):
+        return play(task.market, exchange_stages(task.rules))
     stage = stage_of(task.rules)
     if isinstance(task, HonestTask):
         engine = make_engine(task.engine, stage.rules.model.dtype, exact=ExactShape.of(stage.rules))
@@ -100,6 +123,14 @@ def stage_of(rules: Path) -> Stage:
     found = rules_in(rules).model_copy(update={"groups_per_job": GROUPS})
     digits = found.environment.params.get("digits", 3)
     return Stage.of(found, *policies(Arithmetic(int(str(digits)))))
+
+
+@cache
+def exchange_stages(rules: Path) -> list[Stage]:
+    """Three versions of the policy under the rules in a file, in jobs of 16 rollouts of several sources."""
+    found = rules_in(rules).model_copy(update={"groups_per_job": GROUPS})
+    digits = found.environment.params.get("digits", 3)
+    return mixed_stages(found, version_directories(Arithmetic(int(str(digits)))))
 
 
 def _begin() -> None:

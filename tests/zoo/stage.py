@@ -72,7 +72,7 @@ class Remembering:
 
     def __init__(self, engine: Engine, known: dict[Request, Completion]) -> None:
         self._engine, self._known = engine, known
-        self.load, self.swap = engine.load, engine.swap
+        self.load, self.swap, self.read_ahead = engine.load, engine.swap, engine.read_ahead
 
     @property
     def model(self) -> Model:
