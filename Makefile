@@ -44,7 +44,7 @@ help:
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
-	@echo "make zoo             61 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
+	@echo "make zoo             67 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make shapes          Qwen2 and Qwen3 of random weights, with Qwen3's tokenizer, through the whole market   (KIND=qwen3)"
 	@echo "make fuzz            1.7 million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"

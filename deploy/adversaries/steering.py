@@ -51,15 +51,15 @@ class SteersAway(SteeringWorker):
 
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         """Returns the tokens to take, int64 (B,)."""
-        tokens_B = step.scores_BV.argmax(-1)
+        best = step.scores_BV.topk(2)
+        tokens_B = best.indices[:, 0].clone()
         room = MARGIN_ROOM * self.rules.thresholds.sampling_void
-        for b, n in enumerate(step.rows):
-            wanted, written = self.wanted[n], step.written[n]
-            right = (*written, int(tokens_B[b])) == wanted[: len(written) + 1]
-            other = int(step.scores_BV[b].topk(2).indices[1])
-            if right and self._margin(step, b, other) <= room and self.steers(n):
-                self.flipped(n, self._upward(step, b, other))
-                tokens_B[b] = other
+        near_B = best.values[:, 0] - best.values[:, 1] <= room
+        for b in near_B.nonzero()[:, 0].tolist():
+            n = step.rows[b]
+            written = (*step.written[n], int(tokens_B[b]))
+            if written == self.wanted[n][: len(written)]:
+                tokens_B[b] = best.indices[b, 1]
         return tokens_B
 
 
