@@ -33,6 +33,7 @@ HONEST = tuple(ExchangeOwner(f"honest {n}") for n in range(3))
 def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Stage]:
     """Two versions that give some right answers, of sums of two digits."""
     directory = tmp_path_factory.mktemp("exchange")
+    torch.set_num_threads(1)
     with torch.enable_grad():
         for steps in STEPS:
             make_builtin(directory / str(steps), 1, Arithmetic(2), Warmup(hidden=64, intermediate=128, steps=steps))
