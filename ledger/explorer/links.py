@@ -43,11 +43,11 @@ class Links:
     as_of: str | None = None
 
     def url(self, path: str, **query: Any) -> str:
-        """Returns an address on this server."""
+        """Returns an address on this server; of several slashes in front, which would name another host, one stays."""
         given = {name: value for name, value in query.items() if value is not None}
         if self.as_of is not None:
             given["as_of"] = self.as_of
-        return quote(path, safe="/") + ("?" + urlencode(given) if given else "")
+        return "/" + quote(path.lstrip("/"), safe="/") + ("?" + urlencode(given) if given else "")
 
     def page(self, path: str, text: object, **query: Any) -> Markup:
         """Returns a link to a page."""

@@ -64,6 +64,7 @@ class Renderer:
             "newest": newest,
             "fresh": self._watch.freshness(newest) if newest else None,
             "path": request.url.path,
+            "home": Links().url(request.url.path),
             "sought": request.query_params.get("q", ""),
             "chain_id": self._service.chain.chain_id,
         }

@@ -259,6 +259,12 @@ def test_hostile_questions_get_one_sentence(told: TestClient, text: str) -> None
         assert page.tags.count("h1") == 1
 
 
+def test_no_page_links_to_another_host(told: TestClient) -> None:
+    for path in ("//elsewhere.example/x", "/\\\\elsewhere.example", "///elsewhere.example/rounds"):
+        page = Page(told.get(str(told.base_url) + path, headers=HTML).text)
+        assert all(re.match(r"#|/(?![/\\])", link) for link in page.links), path
+
+
 @pytest.mark.parametrize(
     ("path", "code", "sentence"),
     [
