@@ -12,8 +12,8 @@ from protocol.wire.assignments import jobs_in, nodes_of
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
 
-JOBS_SHOWN = 64
-"""Rows of a page."""
+JOBS_SHOWN, CELLS_SHOWN = 64, 480
+"""Most rows and cells of a page: a round of 256 jobs with 15 jurors has eight pages."""
 UNREADABLE = "unreadable"
 MARKS = {
     "accepted": "A",
@@ -73,7 +73,7 @@ def matrix(round_: Round, jobs: Sequence[Job], seats: Sequence[Seat], first: int
     submitted = {job.job: job for job in jobs}
     numbers, holders = _numbers(round_), nodes_of(round_.assignments) if round_.assignments else []
     rows = []
-    for number in numbers[first : first + JOBS_SHOWN]:
+    for number in numbers[first : first + min(JOBS_SHOWN, CELLS_SHOWN // max(1, len(last)))]:
         tried = bool(round_.submitted >> number & 1)
         cells = tuple(_cell(seat, votes[seat.juror], number) for seat in last) if tried else ()
         holder = holders[number] if number < len(holders) else 0

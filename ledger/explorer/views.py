@@ -25,7 +25,7 @@ PAGE_ITEMS = 50
 """Items of a list's page."""
 GLANCE_ITEMS = 10
 """Items of a list that is part of another page."""
-MOMENTS = 100
+MOMENTS = 80
 """Events of a time line's page."""
 
 
@@ -74,7 +74,7 @@ class RoundView:
     committees: tuple[tuple[facts.Committee, tuple[facts.Seat, ...]], ...]
     slashes: Listed[facts.Slash]
     consumptions: tuple[facts.Consumption, ...]
-    appeals: tuple[facts.Appeal, ...]
+    appeals: Listed[facts.Appeal]
     verdicts: dict[str, int]
 
 
@@ -169,9 +169,9 @@ def round_view(connection: Connection, number: int, after: tuple[int, ...] | Non
         timeline=Listed(tuple(map(moment, events.items)), events.next),
         matrix=matrix(fact, jobs, seats, first),
         committees=tuple((one, tuple(seat for seat in seats if seat.attempt == one.attempt)) for one in drawn),
-        slashes=listed(lookup.page(connection, facts.Slash, None, PAGE_ITEMS + 1, round=number), PAGE_ITEMS),
+        slashes=listed(lookup.page(connection, facts.Slash, None, GLANCE_ITEMS + 1, round=number), GLANCE_ITEMS),
         consumptions=lookup.every(connection, facts.Consumption, round=number),
-        appeals=lookup.every(connection, facts.Appeal, round=number),
+        appeals=listed(lookup.page(connection, facts.Appeal, None, GLANCE_ITEMS + 1, round=number), GLANCE_ITEMS),
         verdicts=dict(Counter(job.verdict for job in jobs)),
     )
 

@@ -6,24 +6,30 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Text
+from sqlalchemy import Text, select
 
 from ledger.api.app import create_app
 from ledger.explorer.links import Links, amount, legible, quoted, when
 from ledger.explorer.negotiation import prefers_html
 from ledger.explorer.rendering import POLICY, STYLE, STYLE_NAME
 from ledger.explorer.timeline import spans
+from ledger.facts import Appeal, Job, Round, Seat, Slash
+from ledger.queries.lookup import every
 from ledger.store.database import Database
 from ledger.store.follower import Follower
-from ledger.store.index import sync
+from ledger.store.index import EVENT, sync
+from ledger.store.rows import find_fact, rows_of
 from ledger.store.tables import TABLES
 from protocol.chain.writing import calls
+from protocol.wire.assignments import MAX_JOBS, Listing, pack_assignments
 from tests.conftest import ROOT
 from tests.ledger import disputes
 from tests.ledger.scenario import Story, terms_of
@@ -377,6 +383,41 @@ def contrast(one: str, other: str) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_the_largest_round_fits_a_page(told: TestClient, everything: Story, tmp_path: Path) -> None:
+    chain, number = everything.market.chain, everything.rounds[0]
+    with closing(Database(tmp_path / "large.sqlite", chain.deployment)) as large:
+        sync(chain, large)
+        with large.writing() as connection:
+            round_ = find_fact(connection, Round, number)
+            seat, job = find_fact(connection, Seat, number, 0, 3), find_fact(connection, Job, number, 0)
+            appeal, slash = every(connection, Appeal)[0], every(connection, Slash)[0]
+            assert round_
+            assert seat
+            assert job
+            every_job = 2**MAX_JOBS - 1
+            facts: list[Any] = [replace(round_, jobs=MAX_JOBS, submitted=every_job, attempt=3)]
+            facts[0] = replace(facts[0], assignments=pack_assignments([Listing(1, MAX_JOBS)]))
+            facts += [replace(job, job=each) for each in range(MAX_JOBS)]
+            voted = {"state": "revealed", "accept": 0, "fraud": every_job, "reasons": b"\x08" * MAX_JOBS}
+            facts += [replace(seat, attempt=at, juror=100 + each, **voted) for at in range(4) for each in range(15)]
+            facts += [replace(appeal, appeal=10**6 + each, round=number) for each in range(MAX_JOBS)]
+            facts += [replace(slash, log_index=10**6 + each, round=number) for each in range(MAX_JOBS)]
+            for fact in facts:
+                rows = rows_of(TABLES[type(fact)], connection.dialect)
+                rows.upsert(connection, [rows.of_fact(fact)])
+            event = connection.execute(select(EVENT).where(EVENT.c.name == "NodeSlashed")).first()
+            assert event
+            more = [dict(event._mapping) | {"log_index": 10**6 + each, "round": number} for each in range(1_000)]
+            connection.execute(EVENT.insert(), more)
+        client = TestClient(create_app(chain, large, Follower(chain, large)))
+        as_of = "0x" + chain.head().hash.hex()
+        for path in (f"/rounds/{number}", f"/rounds/{number}?first=224", f"/appeals?round={number}", "/slashes"):
+            answer = client.get(path + ("&" if "?" in path else "?") + f"as_of={as_of}", headers=HTML)
+            assert answer.status_code == 200
+            assert len(answer.content) <= MOST_KIB << 10, (path, len(answer.content))
+        assert Page(answer.text).links
 
 
 def test_templates_and_style_sheet_are_part_of_a_wheel() -> None:
