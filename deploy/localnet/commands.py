@@ -250,7 +250,8 @@ def where(root: Path) -> str:
     services = _running(root)["services"]
     urls = ", ".join(f"{name} {service['url']}" for name, service in services.items() if service["url"])
     chain = services["chain"]["url"]
-    return f"up: {urls}\naudit it: assize ledger audit --rpc {chain} --addresses {root / 'addresses.json'}"
+    look = f"look at it in a browser: {services['ledger']['url']}"
+    return f"up: {urls}\n{look}\naudit it: assize ledger audit --rpc {chain} --addresses {root / 'addresses.json'}"
 
 
 def _running(root: Path) -> dict[str, Any]:

@@ -182,6 +182,7 @@ class Localnet:
         start(driver)
         start(services.relay(layout, self.established.trainer))
         start(services.ledger(layout))
+        self.view.say(f"look at it in a browser: {layout.url('ledger')}")
         for party in self.parties:
             start(services.node(layout, party))
         # The trainer starts the clock of the run, so that start-up is not in it.
