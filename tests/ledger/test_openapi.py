@@ -16,3 +16,10 @@ from tests.ledger.conftest import IN_BOTH
 def test_no_request_is_answered_with_a_server_error(synced: Database, chain: Chain, ask: Callable[..., None]) -> None:
     with serving(create_app(chain, synced, Follower(chain, synced))) as url:
         ask("ledger", url)
+
+
+def test_no_request_is_answered_with_a_page_that_is_unsafe_to_show(
+    synced: Database, chain: Chain, ask: Callable[..., None]
+) -> None:
+    with serving(create_app(chain, synced, Follower(chain, synced))) as url:
+        ask("pages", url, None, None, True)

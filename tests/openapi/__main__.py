@@ -1,4 +1,4 @@
-"""``make fuzz-api``: coordinator and ledger asked from their OpenAPI documents; a table, then one line of JSON."""
+"""``make fuzz-api``: coordinator, ledger and its pages asked from OpenAPI documents; a table, then a line of JSON."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ API itself gave: ids, owners and cursors found in its answers before.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,12 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
 TIMEOUT_SECONDS = 60
+NO_PAGE = ("/health", "/openapi.json")
+RUNS = re.compile(
+    r"""<(?:script|iframe|object|embed)|<[^<>]*\son[a-z]+\s*=|(?:href|src|action)=["']?\s*javascript:""",
+    re.IGNORECASE,
+)
+"""What would run or load something in a browser; the pages have none of their own."""
 
 schemathesis.serializer.alias("application/vnd.apache.parquet", "application/octet-stream")
 
@@ -38,12 +45,15 @@ class Asked:
     defects: list[str] = field(default_factory=list)
 
 
-def ask_everything(url: str, examples: int, known: Known | None = None, sign: Sign | None = None) -> list[Asked]:
+def ask_everything(
+    url: str, examples: int, known: Known | None = None, sign: Sign | None = None, pages: bool = False
+) -> list[Asked]:
     """Asks every operation ``examples`` times.
 
     Args:
         known: what parameters of a name may take; None asks the API's own lists first.
         sign: signs every other request.
+        pages: asks for the HTML page of each address instead, and whether it is safe to show.
     """
     everything = []
     with requests.Session() as session:
@@ -52,16 +62,25 @@ def ask_everything(url: str, examples: int, known: Known | None = None, sign: Si
         found = _harvest(session, url, document) if known is None else known
         for result in schemathesis.openapi.from_dict(document).get_all_operations():
             operation = result.ok()
+            if pages and (operation.method.upper() != "GET" or operation.path in NO_PAGE):
+                continue
             one = Asked(f"{operation.method.upper()} {operation.path}")
             everything.append(one)
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 cases = operation.as_strategy(generation_mode=mode)
-                _ask(session, cases, one, url, max(1, examples // 2), found, sign)
+                _ask(session, cases, one, url, max(1, examples // 2), found, sign, pages)
     return everything
 
 
 def _ask(
-    session: requests.Session, cases: Any, asked: Asked, url: str, examples: int, known: Known, sign: Sign | None
+    session: requests.Session,
+    cases: Any,
+    asked: Asked,
+    url: str,
+    examples: int,
+    known: Known,
+    sign: Sign | None,
+    pages: bool,
 ) -> None:
     @seed(1)
     @settings(max_examples=examples, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
@@ -77,6 +96,8 @@ def _ask(
             prepared = session.prepare_request(requests.Request(**_request_of(case, url)))
             if sign is not None and data.draw(st.booleans()):
                 prepared.headers.update(sign(str(prepared.method), prepared.path_url, _body_of(prepared)))
+            if pages:
+                prepared.headers["Accept"] = "text/html"
         except (requests.exceptions.RequestException, UnicodeError):
             assume(False)  # no client could send it
         answer = _answer_to(session, prepared)
@@ -85,8 +106,8 @@ def _ask(
             asked.defects.append(
                 f"{prepared.method} {prepared.url} {prepared.headers} {prepared.body!r}: {answer.text}"
             )
-        elif answer.status_code >= 400 and not _says_why(answer):
-            asked.defects.append(f"{prepared.method} {prepared.url}: refused without a sentence: {answer.text!r}")
+        elif (defect := (_unsafe if pages else _unsaid)(answer)) is not None:
+            asked.defects.append(f"{prepared.method} {prepared.url}: {defect}: {answer.text!r}")
 
     with suppress(Unsatisfiable):  # nothing in the request can be broken
         once()
@@ -109,6 +130,21 @@ def _request_of(case: Case, url: str) -> dict[str, Any]:
 def _body_of(prepared: requests.PreparedRequest) -> bytes:
     body = prepared.body or b""
     return body if isinstance(body, bytes) else str(body).encode()
+
+
+def _unsaid(answer: requests.Response) -> str | None:
+    """What is wrong with an answer of the API below 500."""
+    return "refused without a sentence" if answer.status_code >= 400 and not _says_why(answer) else None
+
+
+def _unsafe(answer: requests.Response) -> str | None:
+    """What is wrong with a page: another type, no policy, or anything of a request that a browser would run."""
+    if not answer.headers.get("Content-Type", "").startswith("text/html"):
+        return "no page"
+    if "default-src 'none'" not in answer.headers.get("Content-Security-Policy", ""):
+        return "a page without its policy"
+    running = RUNS.search(answer.text)
+    return None if running is None else f"a page with {running[0]!r}"
 
 
 def _says_why(answer: requests.Response) -> bool:

@@ -27,7 +27,7 @@ from protocol.chain.events import (
     VoteRevealed,
 )
 from protocol.chain.structs import Role, RunTerms, Verdict
-from protocol.wire.assignments import Leaf, pack_leaves
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from validator.rounds import FollowedRound, Rounds
 from validator.schedule import Step, must_decide, next_step, overdue_step
 
@@ -35,7 +35,7 @@ ME, OTHER = 4, 5
 TERMS = RunTerms("", "", b"", 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
 RUN = RunOpened(1, "", TERMS, b"", "")
 WORKER = NodeRegistered(9, "owner", "key", Role.WORKER, 0, 2, 1, 0)
-OPENED = RoundOpened(1, 1, 0, 0, 2, 3, 0, 100, b"")
+OPENED = RoundOpened(1, 1, 0, 0, 2, 3, 0, 100, pack_assignments([Listing(9, 2)]))
 LEAVES = pack_leaves([Leaf(0, 10, b"\x01" * 32), Leaf(1, 10, b"\x02" * 32)])
 SUBMITTED = Submitted(1, 9, 0, b"\x0b" * 32, LEAVES, "http://a/", b"")
 CLOSED = RoundClosed(1, 0b11, 110)
