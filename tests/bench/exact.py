@@ -28,6 +28,9 @@ from worker.engines.transformers_engine import TransformersEngine
 
 SMOLLM2 = ROOT / "models" / "smollm2"
 
+CHECKS = 5
+"""Times that each run's jobs are checked: those of the built-in model take some hundredths of a second."""
+
 WIDE = Thresholds(
     sampling_void=50, logprob_median=5, logprob_tail=50, toploc=0.99, toploc_mean=0.99, toploc_null_ratio=0.99
 )
@@ -117,24 +120,28 @@ def ways_of(rules: Rules, directory: Path, older: Path) -> list[Way]:
 
 
 def measure(ways: list[Way], jobs: int, runs: int) -> dict[str, Measured]:
-    """Measures every way ``runs`` times, in turns, after one that does not count."""
-    rates: dict[str, list[tuple[float, float, float]]] = {way.name: [] for way in ways}
+    """Measures every way ``runs`` times, in turns, after one that does not count; checks each run's jobs repeatedly."""
+    generated, checked, sizes = (dict[str, list[float]]((way.name, []) for way in ways) for _ in range(3))
     producers = {way.name: way.stage.honest(engine_of(way.stage.rules)) for way in ways}
     for turn in range(runs + 1):
         for way in ways:
             work = way.stage.work(turn, range(jobs))
             started = time.perf_counter()
             made = producers[way.name].make(work)
-            between = time.perf_counter()
-            judged: list[Judged] = way.stage.judge(work, made)
-            ended = time.perf_counter()
-            assert all(map(passed, judged)), [one.judgement.reason for one in judged]
+            seconds = time.perf_counter() - started
+            rates = []
+            for _ in range(CHECKS):
+                started = time.perf_counter()
+                judged: list[Judged] = way.stage.judge(work, made)
+                rates.append(1 / (time.perf_counter() - started))
+                assert all(map(passed, judged)), [one.judgement.reason for one in judged]
             tokens = sum(one.flips[0] for one in judged)
             if turn:
-                size = sum(len(one.file) for one in made) / tokens
-                rates[way.name].append((tokens / (between - started), tokens / (ended - between), size))
-    columns = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in rates.items()}
-    return {name: Measured(*figures) for name, figures in columns.items()}
+                generated[way.name].append(tokens / seconds)
+                checked[way.name] += [tokens * rate for rate in rates]
+                sizes[way.name].append(sum(len(one.file) for one in made) / tokens)
+    columns = (generated, checked, sizes)
+    return {way.name: Measured(*(statistics.median(column[way.name]) for column in columns)) for way in ways}
 
 
 def engine_of(rules: Rules) -> TransformersEngine:
