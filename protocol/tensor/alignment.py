@@ -58,13 +58,14 @@ def run_aligned(network: Any, layout: AttentionLayout, tokens_N: Tensor, positio
 def attend_aligned(query_BHTD: Tensor, key_BKSD: Tensor, value_BKSD: Tensor, seen: Tensor, scale: float) -> Tensor:
     """Returns the attention of each query, (B, H, T, D), over the columns it sees.
 
-    ``seen`` is (T, S), or (B, 1, 1, S) if all queries of a row see the same.
+    ``seen`` is (T, S), or (B, 1, 1, S) if all queries of a row see the same; columns beyond it are not seen.
     """
     queries, columns = query_BHTD.shape[2], key_BKSD.shape[2]
     rows, more = _multiple(queries, QUERIES) - queries, aligned(columns) - columns
     if more:
         key_BKSD, value_BKSD = (pad(states, (0, 0, 0, more)) for states in (key_BKSD, value_BKSD))
-        seen = pad(seen, (0, more))
+    if unseen := key_BKSD.shape[2] - seen.shape[-1]:
+        seen = pad(seen, (0, unseen))
     if rows:
         query_BHTD = pad(query_BHTD, (0, 0, 0, rows))
         seen = pad(seen, (0, 0, 0, rows), value=True) if seen.shape[-2] == queries > 1 else seen

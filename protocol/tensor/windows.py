@@ -202,6 +202,7 @@ class _States:
         )
         self._queries_BW = self._nodes_RW[self._rows_B]
         self._attending_B = self._members_R[self._rows_B]
+        self._all_attend = np.array_equal(window.members_R[window.rows_B], np.arange(self._rollouts))
 
     def attend(
         self, layer: int, query_NHD: Tensor, key_NKD: Tensor, value_NKD: Tensor, scale: float, window: int | None
@@ -225,7 +226,8 @@ class _States:
                 grown[:, :, :have] = held[layer]
             held[layer] = grown
         held[layer][self._members_R, :, start:stop] = states_NKD[self._nodes_RW].transpose(1, 2)
-        return held[layer][:, :, :stop].index_select(0, self._attending_B)
+        stored = held[layer][:, :, : aligned(stop)]  # zeros beyond what is stored, so that nothing is copied to pad it
+        return stored if self._all_attend else stored.index_select(0, self._attending_B)
 
     def _mask(self, window: int | None) -> Tensor:
         """Returns which of the S columns each of the W queries sees, (W, S)."""
