@@ -8,6 +8,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/pip install -q
 # The reference that proofs are compared with, built against one version of torch.
 TOPLOC := .venv/.toploc-0.1.6-torch-$(shell sed -n 's/^torch==//p' deploy/constraints.txt)
+EXPLORER := ledger/explorer/static/built/.stamp
 COMPILER := $(shell command -v c++ || command -v g++ || command -v clang++)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
@@ -61,7 +62,7 @@ help:
 # Another model has a run file of its own, and is cheated in a way that needs no working written out.
 DEMO = $(if $(DTYPE),--run-file deploy/runs/builtin-$(DTYPE).toml) $(if $(MODEL),--run-file deploy/runs/$(MODEL).toml --model models/$(MODEL) --adversary random-tokens --evaluate-every 5)
 
-demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm) $(if $(MODEL),model-$(MODEL))
+demo: .venv/.localnet contracts/node_modules/.stamp $(EXPLORER) $(if $(filter vllm,$(ENGINE)),.venv/.vllm) $(if $(MODEL),model-$(MODEL))
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE)) $(DEMO)
 
 # What the further packages are installed over: one installation at a time, as two at once would meet.
@@ -69,7 +70,7 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 
 # Packages are fetched, and reference and pretrained model are made, while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
-TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
+TESTED_BESIDE = $(EXPLORER) .venv/browser/.stamp .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
@@ -138,7 +139,7 @@ bench-mirror: .venv/.test contracts/node_modules/.stamp
 bench-ledger: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.ledger $(if $(EVENTS),--events $(EVENTS))
 
-bench-pages: .venv/.test contracts/node_modules/.stamp
+bench-pages: .venv/.test contracts/node_modules/.stamp $(EXPLORER)
 	@$(BIN)/python -m tests.bench.pages $(if $(EVENTS),--events $(EVENTS))
 
 bench-capture: .venv/.test
@@ -185,7 +186,7 @@ bench-gas: .venv/.localnet contracts/node_modules/.stamp
 fuzz: .venv/.fuzz
 	@$(BIN)/python -m tests.fuzz $(if $(RUNS),--runs $(RUNS)) --seed $(SEED) $(if $(TARGET),--target "$(TARGET)")
 
-fuzz-api: .venv/.test contracts/node_modules/.stamp
+fuzz-api: .venv/.test contracts/node_modules/.stamp $(EXPLORER)
 	@$(BIN)/python -m tests.openapi $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 contracts-coverage: contracts/node_modules/.stamp
@@ -279,5 +280,22 @@ contracts/node_modules/.stamp: contracts/package-lock.json | .venv/.npm
 	cd contracts && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Scripts of the explorer's pages, which are whole without them too.
+$(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build $(wildcard ledger/explorer/browser/src/*.js)
+	ledger/explorer/browser/build .venv/explorer/node_modules
+	@touch $@
+
+.venv/explorer/.stamp: ledger/explorer/browser/package-lock.json | .venv/.npm
+	mkdir -p .venv/explorer && cp ledger/explorer/browser/package.json ledger/explorer/browser/package-lock.json .venv/explorer
+	cd .venv/explorer && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The browser that the pages are tested in, unpacked beside its packages.
+.venv/browser/.stamp: tests/browser/package-lock.json tests/browser/unpack.mjs | .venv/.npm
+	mkdir -p .venv/browser && cp tests/browser/package.json tests/browser/package-lock.json tests/browser/unpack.mjs .venv/browser
+	cd .venv/browser && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	cd .venv/browser && rm -f chromium && TMPDIR=$(CURDIR)/.venv/browser node unpack.mjs > browser.json
+	@touch $@
+
 clean:
-	rm -rf .venv .localnet contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .localnet contracts/node_modules contracts/out contracts/cache ledger/explorer/static/built

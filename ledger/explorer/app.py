@@ -49,9 +49,12 @@ def create_pages(service: LedgerService) -> FastAPI:
     _checks(app, renderer, service)
     _refusals(app, renderer)
 
-    @app.get(f"{STATIC}{rendering.STYLE_NAME}")
-    def style() -> Response:
-        return rendering.style_sheet()
+    @app.get(STATIC + "{name}")
+    def static(name: str) -> Response:
+        found = rendering.static(name)
+        if found is None:
+            raise HTTPException(404, "Not Found")
+        return found
 
     return app
 

@@ -1,8 +1,12 @@
-"""Rendering: templates to pages with strict headers, and the style sheet under the hash of its bytes."""
+"""Rendering: templates to pages with strict headers, and style sheets and scripts under the hashes of their bytes.
+
+Scripts are bundled into ``static/built`` when an environment is set up. Pages are whole without them.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,12 +20,12 @@ from ledger.explorer.negotiation import STATIC
 from ledger.facts import Node
 from protocol.times import spell
 
-STYLE = files("ledger.explorer").joinpath("static", "explorer.css").read_bytes()
-STYLE_NAME = f"explorer.{hashlib.sha256(STYLE).hexdigest()[:16]}.css"
+BUILT = files("ledger.explorer").joinpath("static", "built")
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript"}
 
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -68,6 +72,39 @@ def condition(node: Node, now: int) -> str:
     return "serving" if node.bond >= node.posted else "short of bond"
 
 
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A style sheet or script; its ``name`` on the server has the hash of its bytes."""
+
+    name: str
+    data: bytes
+
+    @property
+    def url(self) -> str:
+        """Address on the server."""
+        return STATIC + self.name
+
+
+@cache
+def asset(name: str) -> Asset | None:
+    """Returns the style sheet or script of a name, such as ``explorer.js``; None if it was not built."""
+    own = files("ledger.explorer").joinpath("static", name)
+    found = own if own.is_file() else BUILT.joinpath(name)
+    if not found.is_file():
+        return None
+    data, (stem, _, suffix) = found.read_bytes(), name.rpartition(".")
+    return Asset(f"{stem}.{hashlib.sha256(data).hexdigest()[:16]}.{suffix}", data)
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Returns every style sheet and script by its name on the server."""
+    folders = (files("ledger.explorer").joinpath("static"), *([BUILT] if BUILT.is_dir() else []))
+    names = {each.name for folder in folders for each in folder.iterdir()}
+    found = (asset(name) for name in names if name.rpartition(".")[2] in MEDIA_TYPES)
+    return {each.name: each for each in found if each}
+
+
 @cache
 def environment() -> Environment:
     """Returns the templates, compiled; they escape all text and refuse names without a value."""
@@ -91,7 +128,7 @@ def environment() -> Environment:
     }
     made.filters |= {"bits": int.bit_count, "joined": int.__or__, "any_bit": any}
     made.globals |= {
-        "style": f"{STATIC}{STYLE_NAME}",
+        "asset": asset,
         "tone": tone,
         "condition": condition,
         "short": links.short,
@@ -113,6 +150,9 @@ def render(template: str, status: int, **context: Any) -> HTMLResponse:
     return HTMLResponse(page.encode(errors="backslashreplace"), status, headers=HEADERS)
 
 
-def style_sheet() -> Response:
-    """Returns the style sheet."""
-    return Response(STYLE, media_type="text/css", headers=FOREVER)
+def static(name: str) -> Response | None:
+    """Returns a style sheet or script by its name on the server, to be kept for good; None if there is no such."""
+    found = assets().get(name)
+    if found is None:
+        return None
+    return Response(found.data, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=FOREVER)

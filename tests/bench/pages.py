@@ -25,8 +25,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ledger.explorer.negotiation import STATIC
-from ledger.explorer.rendering import STYLE, STYLE_NAME
+from ledger.explorer.rendering import Asset, asset, assets
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.deployment import Deployment
@@ -43,7 +42,7 @@ SETTLED = ("settled", "void")
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One page: milliseconds of its first request and of later ones, and its size in KiB with its style sheet."""
+    """One page: milliseconds of its first request and of later ones, and its size in KiB with all that it loads."""
 
     cold_ms: float
     warm_ms: float
@@ -98,7 +97,7 @@ def measure(place: Place, cold: int, warm: int) -> dict[str, Timed]:
     """Times every page; the processes one after the other."""
     with _served(place) as http:
         pages = paths(http)
-        size = {name: (len(_page(http, path).content) + len(STYLE)) / 1024 for name, path in pages.items()}
+        size = {name: _size(_page(http, path)) / 1024 for name, path in pages.items()}
         warmed = {name: _median(partial(_page, http, path), warm) for name, path in pages.items()}
     first: dict[str, list[float]] = {name: [] for name in pages}
     for _ in range(cold):
@@ -106,6 +105,17 @@ def measure(place: Place, cold: int, warm: int) -> dict[str, Timed]:
             with _served(place) as http:
                 first[name].append(_took(partial(_page, http, path)))
     return {name: Timed(statistics.median(first[name]), warmed[name], size[name]) for name in pages}
+
+
+def _size(page: httpx.Response) -> int:
+    """Returns the bytes of a page with its style sheets and scripts."""
+    return len(page.content) + sum(len(each.data) for each in assets().values() if each.url in page.text)
+
+
+def _style() -> Asset:
+    found = asset("explorer.css")
+    assert found
+    return found
 
 
 def paths(http: httpx.Client) -> dict[str, str]:
@@ -185,7 +195,7 @@ def _served(place: Place) -> Iterator[httpx.Client]:
         if not line.startswith("ledger at "):
             raise SystemExit(f"the ledger does not start: {line!r}")
         with httpx.Client(base_url=line.split()[-1], timeout=120, trust_env=False) as http:
-            http.get(f"{STATIC}{STYLE_NAME}").raise_for_status()  # it listens before it answers
+            http.get(_style().url).raise_for_status()  # it listens before it answers
             time.sleep(0.3)  # until the follower has looked once
             yield http
     finally:

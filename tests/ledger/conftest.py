@@ -16,11 +16,12 @@ from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
+from protocol.chain.writing import calls
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil, wallet_on
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
-from tests.ledger.scenario import Market, Story, tell
+from tests.ledger.scenario import HOSTILE, Market, Story, tell, terms_of
 from tests.postgresql import new_database
 
 LISTS = ("credits", "rounds", "nodes", "runs", "checkpoints", "appeals", "slashes", "events", "validators", "fairness")
@@ -50,6 +51,21 @@ def told_once(
         with closing(Market(chain, anvil_process, partial(wallet_on, anvil_process), directory)) as market:
             yield tell(market)
     anvil_process.rpc.call("evm_revert", snapshot)
+
+
+@pytest.fixture(scope="module")
+def everything(told_once: Story) -> Story:
+    """A chain with a whole story, one with appeals and taints, and a run whose parties name hostile places."""
+    market = told_once.market
+    run = market.run
+    disputes.told(disputes.begin(market))
+    requester = market.rich("hostile", "Credits")
+    market.send(requester, calls.buy(market.deployment, 10**20))
+    terms = terms_of(told_once.coordinator, told_once.trainer)
+    market.send(requester, calls.open_run(market.deployment, terms, b"\x07" * 32, HOSTILE))
+    market.run = run
+    market.anvil.rpc.call("anvil_mine", "0x3")
+    return told_once
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ FOREVER = 2**40
 RULES = b"\x11" * 32
 COLD = "0xc01dc01DC01dc01dC01dC01DC01DC01dc01DC01d"
 """Address that the honest worker's owner has its credits redeemed to."""
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202egnirts\u2066&amp;" + "x" * 10_000
+"""Markup, quotes, controls, turned direction, and more than anyone reads."""
 PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
 WINDOW = 600
 
@@ -277,3 +279,17 @@ def only(receipt: Receipt, kind: type) -> object:
     """The receipt's one event of this type."""
     (event,) = [log.event for log in receipt.logs if isinstance(log.event, kind)]
     return event
+
+
+def pages_of(story: Story) -> list[str]:
+    """Every kind of page, for the things of the story."""
+    market, round_ = story.market, story.rounds[0]
+    owner = story.honest.owner.address
+    lists = ("/", "/runs", "/rounds", "/nodes", "/validators", "/credits", "/checkpoints", "/slashes", "/appeals")
+    more = ("/fairness", "/treasury", "/detection", "/events", f"/rounds?run={market.run}", "/nodes/1", "/audit")
+    things = (f"/runs/{market.run}", "/runs/2", "/runs/3", *(f"/rounds/{number}" for number in story.rounds))
+    things += (f"/rounds/{story.rounds[-1] + 1}", f"/rounds/{story.rounds[-1] + 2}", f"/nodes/{story.silent}")
+    things += (f"/credits/{owner}", f"/credits/{owner}/entries", f"/nodes/{story.cheat.node}/verdicts")
+    things += (f"/why/jobs/{round_}/0", f"/why/jobs/{round_}/2", f"/why/jobs/{round_}/3", "/slashes?node=2")
+    things += (f"/checkpoints/{market.run}/3", f"/lineage/{market.run}/3", f"/search?q={round_}/0", "/checkpoints/2/2")
+    return [*lists, *more, *things]

@@ -19,7 +19,7 @@ from sqlalchemy import Text, select
 from ledger.api.app import create_app
 from ledger.explorer.links import Links, amount, legible, quoted, when
 from ledger.explorer.negotiation import prefers_html
-from ledger.explorer.rendering import POLICY, STYLE, STYLE_NAME
+from ledger.explorer.rendering import POLICY, asset, assets
 from ledger.explorer.timeline import spans
 from ledger.facts import Appeal, Job, Round, Seat, Slash
 from ledger.queries.lookup import every
@@ -28,33 +28,14 @@ from ledger.store.follower import Follower
 from ledger.store.index import EVENT, sync
 from ledger.store.rows import find_fact, rows_of
 from ledger.store.tables import TABLES
-from protocol.chain.writing import calls
 from protocol.wire.assignments import MAX_JOBS, Listing, pack_assignments
 from tests.conftest import ROOT
-from tests.ledger import disputes
-from tests.ledger.scenario import Story, terms_of
+from tests.ledger.scenario import HOSTILE, Story, pages_of
 from tests.postgresql import new_database
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 HTML = {"Accept": BROWSER}
 MOST_KIB = 200
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202egnirts\u2066&amp;" + "x" * 10_000
-"""Markup, quotes, controls, turned direction, and more than anyone reads."""
-
-
-@pytest.fixture(scope="module")
-def everything(told_once: Story) -> Story:
-    """A chain with a whole story, one with appeals and taints, and a run whose parties name hostile places."""
-    market = told_once.market
-    run = market.run
-    disputes.told(disputes.begin(market))
-    requester = market.rich("hostile", "Credits")
-    market.send(requester, calls.buy(market.deployment, 10**20))
-    terms = terms_of(told_once.coordinator, told_once.trainer)
-    market.send(requester, calls.open_run(market.deployment, terms, b"\x07" * 32, HOSTILE))
-    market.run = run
-    market.anvil.rpc.call("anvil_mine", "0x3")
-    return told_once
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +73,7 @@ class Page(HTMLParser):
         self.tags: list[str] = []
         self.attributes: list[str] = []
         self.hidden: list[str] = []
+        self.loaded: list[str] = []
         self.words: list[str] = []
         self.feed(text)
 
@@ -101,6 +83,8 @@ class Page(HTMLParser):
         self.attributes += given
         if tag == "a":
             self.links.append(given["href"] or "")
+        if tag in ("script", "link"):
+            self.loaded.append(given.get("src") or given.get("href") or "inline")
         if given.get("type") == "hidden":
             self.hidden.append(given["name"] or "")
         if "id" in given:
@@ -115,23 +99,11 @@ class Page(HTMLParser):
 
     @property
     def runs_nothing(self) -> bool:
-        tags = {"script", "style", "iframe", "object", "embed", "base", "img"}
+        """True if the page has nothing that runs or is loaded, but the server's own scripts and style sheet."""
+        tags = {"style", "iframe", "object", "embed", "base", "img"}
         handlers = [name for name in self.attributes if name == "style" or name.startswith("on")]
-        return not tags & set(self.tags) and not handlers
-
-
-def pages_of(story: Story) -> list[str]:
-    """Every kind of page, for the things of the story."""
-    market, round_ = story.market, story.rounds[0]
-    owner = story.honest.owner.address
-    lists = ("/", "/runs", "/rounds", "/nodes", "/validators", "/credits", "/checkpoints", "/slashes", "/appeals")
-    more = ("/fairness", "/treasury", "/detection", "/events", f"/rounds?run={market.run}", "/nodes/1", "/audit")
-    things = (f"/runs/{market.run}", "/runs/2", "/runs/3", *(f"/rounds/{number}" for number in story.rounds))
-    things += (f"/rounds/{story.rounds[-1] + 1}", f"/rounds/{story.rounds[-1] + 2}", f"/nodes/{story.silent}")
-    things += (f"/credits/{owner}", f"/credits/{owner}/entries", f"/nodes/{story.cheat.node}/verdicts")
-    things += (f"/why/jobs/{round_}/0", f"/why/jobs/{round_}/2", f"/why/jobs/{round_}/3", "/slashes?node=2")
-    things += (f"/checkpoints/{market.run}/3", f"/lineage/{market.run}/3", f"/search?q={round_}/0", "/checkpoints/2/2")
-    return [*lists, *more, *things]
+        known = {each.url for each in assets().values()} | {"data:,"}
+        return not tags & set(self.tags) and not handlers and set(self.loaded) <= known
 
 
 def test_every_page_answers_as_html_and_as_json(told: TestClient, everything: Story) -> None:
@@ -347,13 +319,25 @@ def test_an_audit_is_made_when_it_is_asked_for(told: TestClient) -> None:
     assert told.post("/audit").status_code == 405, "of the API it is asked with GET"
 
 
-def test_the_style_sheet_is_kept_for_good_under_the_hash_of_its_bytes(told: TestClient) -> None:
-    path = f"/static/{STYLE_NAME}"
-    assert f'href="{path}"' in told.get("/", headers=HTML).text
-    for accept in ("text/css,*/*;q=0.1", BROWSER):
-        answer = told.get(path, headers={"Accept": accept})
-        assert (answer.content, answer.headers["cache-control"]) == (STYLE, "public, max-age=31536000, immutable")
-        assert answer.headers["content-type"].startswith("text/css")
+def test_style_sheets_and_scripts_are_kept_for_good_under_the_hash_of_their_bytes(told: TestClient) -> None:
+    top = Page(told.get("/", headers=HTML).text)
+    assert {"explorer.css", "explorer.js"} <= {
+        re.sub(r"\.[0-9a-f]{16}", "", path.rpartition("/")[2]) for path in top.loaded
+    }
+    for each in assets().values():
+        for accept in ("text/css,*/*;q=0.1", BROWSER):
+            answer = told.get(each.url, headers={"Accept": accept})
+            assert (answer.content, answer.headers["cache-control"]) == (
+                each.data,
+                "public, max-age=31536000, immutable",
+            )
+            assert answer.headers["content-type"].split(";")[0] in ("text/css", "text/javascript")
+
+
+def style() -> str:
+    sheet = asset("explorer.css")
+    assert sheet
+    return sheet.data.decode()
 
 
 GROUNDS = ("ground", "surface")
@@ -364,7 +348,7 @@ SHAPES = [("focus", ground) for ground in GROUNDS] + [("muted", "ground"), ("bad
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_palette_has_the_contrast_of_wcag_aa(scheme: str) -> None:
-    blocks = re.findall(r":root \{(.*?)\}", STYLE.decode(), re.DOTALL)
+    blocks = re.findall(r":root \{(.*?)\}", style(), re.DOTALL)
     light, dark = (dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block)) for block in blocks)
     assert light.keys() == dark.keys(), "each colour has a value in both"
     colours = light if scheme == "light" else dark
@@ -420,11 +404,12 @@ def test_the_largest_round_fits_a_page(told: TestClient, everything: Story, tmp_
         assert Page(answer.text).links
 
 
-def test_templates_and_style_sheet_are_part_of_a_wheel() -> None:
+def test_templates_style_sheets_and_scripts_are_part_of_a_wheel() -> None:
     packaged = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     folder = ROOT / "ledger" / "explorer"
     taken = {path for pattern in packaged["ledger.explorer"] for path in folder.glob(pattern)}
-    assert taken == {path for path in folder.rglob("*") if path.suffix in (".html", ".css")}
+    sources = {path for path in folder.rglob("*") if "browser" not in path.relative_to(folder).parts}
+    assert taken == {path for path in sources if path.suffix in (".html", ".css", ".js")}
     assert len(taken) > 20
 
 

@@ -1,0 +1,45 @@
+"""Every page in a browser: light and dark, on a phone and on a desk, without a problem, and open to all."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.browser.conftest import Reader
+from tests.conftest import ROOT
+from tests.ledger.scenario import Story, pages_of
+
+AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = ROOT / ".pictures"
+WIDTHS = {"phone": 390, "desk": 1440}
+EVERY_RULE = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+BY_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
+"""Rules of axe whose findings may differ with colours and the window's width; the others are asked once a page."""
+
+
+def test_every_page_is_sound_to_look_at(explorer: str, everything: Story, reading: Callable[..., Reader]) -> None:
+    reader = reading(explorer)
+    for path in pages_of(everything):
+        page = reader.open(path)
+        page.evaluate(AXE.read_text())
+        assert not violations(page, {"type": "tag", "values": EVERY_RULE}), path
+        for scheme, (width, pixels) in itertools.product(("light", "dark"), WIDTHS.items()):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": pixels, "height": 900})
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert over <= 0, f"{path} is {over} pixels wider than the window"
+            assert not violations(page, {"type": "rule", "values": BY_LOOKS}), path
+            folder = PICTURES / f"{scheme}-{width}"
+            folder.mkdir(parents=True, exist_ok=True)
+            name = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") or "now"
+            page.screenshot(path=folder / f"{name}.jpg", type="jpeg", quality=70, full_page=True)
+    assert not reader.problems
+
+
+def violations(page: Any, rules: dict[str, Any]) -> list[str]:
+    """Returns what axe finds against a page, in which it was loaded."""
+    options = {"runOnly": rules, "resultTypes": ["violations"]}
+    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
