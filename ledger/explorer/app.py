@@ -20,6 +20,7 @@ from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, O
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
+from ledger.explorer.chain_figures import Figures, of_node, of_owner
 from ledger.explorer.links import Links
 from ledger.explorer.negotiation import STATIC
 from ledger.explorer.renderer import Renderer
@@ -86,12 +87,19 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
             found = views.node_view(connection, node)
             return None if found is None else (found, DETECTION)
 
-        return page(request, view, "node.html", f"node {node}", ask)
+        return page(request, view, "node.html", f"node {node}", ask, lambda found: of_node(node))
 
     @app.get("/credits/{owner}")
     def owner_(request: Request, view: Asked, owner: Owner) -> Response:
         address = to_checksum_address(owner)
-        return page(request, view, "owner.html", f"owner {address}", lambda asked: views.owner_view(asked, address))
+
+        def ask(connection: Connection) -> views.OwnerView | None:
+            return views.owner_view(connection, address)
+
+        def figures(found: views.OwnerView | None) -> Figures:
+            return of_owner(address, found.nodes if found else ())
+
+        return page(request, view, "owner.html", f"owner {address}", ask, figures)
 
     @app.get("/why/jobs/{round}/{job}")
     def job_(request: Request, view: Asked, round: Id, job: Id) -> Response:

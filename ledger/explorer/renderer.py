@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ledger.api.service import LedgerService, Snapshot
+from ledger.explorer.chain_figures import ChainFiguresReader, Figures
 from ledger.explorer.freshness import ChainWatch
 from ledger.explorer.links import Links
 from ledger.explorer.rendering import render
@@ -26,25 +26,44 @@ class Renderer:
     def __init__(self, service: LedgerService) -> None:
         self._service = service
         self._watch = ChainWatch(service)
+        self._figures = ChainFiguresReader(service.chain)
 
     def page(
-        self, request: Request, view: Snapshot, template: str, what: str, ask: Callable[[Connection], Any]
+        self,
+        request: Request,
+        view: Snapshot,
+        template: str,
+        what: str,
+        ask: Callable[[Connection], Any],
+        figures: Callable[[Any], Figures] | None = None,
     ) -> Response:
-        """Returns a page of what ``ask`` finds as of the block of ``view``; raises 404 where it is None."""
+        """Returns a page of what ``ask`` finds as of the block of ``view``; a refusal with 404 where that is None.
+
+        The page of a party has its ``figures``, by what was found, from the chain where the ledger is not current.
+        """
         with view.reading() as connection:
             found = ask(connection)
             here, now = lookup.at(connection), time_of(connection, lookup.at(connection).block_number)
+        own = figures(found) if figures else None
         if found is None:
-            raise HTTPException(404, f"there is no {what}")
+            return self._shown(request, "refusal.html", 404, None, own, sentence=f"there is no {what}", code=404)
         if view.block_hash is None:
             now = max(now, int(time.time()))
-        return self._shown(request, template, 200, here, view=found, now=now)
+        return self._shown(request, template, 200, here, own, view=found, now=now)
 
     def refusal(self, request: Request, code: int, sentence: str) -> Response:
         """Returns a page with one sentence."""
-        return self._shown(request, "refusal.html", code, None, sentence=sentence, code=code)
+        return self._shown(request, "refusal.html", code, None, None, sentence=sentence, code=code)
 
-    def _shown(self, request: Request, template: str, status: int, here: lookup.At | None, **more: Any) -> Response:
+    def _shown(
+        self,
+        request: Request,
+        template: str,
+        status: int,
+        here: lookup.At | None,
+        figures: Figures | None,
+        **more: Any,
+    ) -> Response:
         """Returns a page; of a refusal the block is the newest, if the database answers."""
         newest = here
         as_of = request.query_params.get("as_of") if here else None
@@ -56,13 +75,16 @@ class Renderer:
                 newest = None
         asked = {name: value for name, value in request.query_params.items() if name != "as_of"}
         at = here or newest
+        fresh = self._watch.freshness(newest) if newest else None
+        current = fresh is None or not fresh.alarming or fresh.head is None or as_of
         top = {
             "to": Links(as_of),
             "as_of": as_of,
             "at": at,
             "permalink": Links(at.block_hash).url(request.url.path, **asked) if at else "",
             "newest": newest,
-            "fresh": self._watch.freshness(newest) if newest else None,
+            "fresh": fresh,
+            "figures": self._figures.read(figures) if figures and not current else None,
             "path": request.url.path,
             "home": Links().url(request.url.path),
             "sought": request.query_params.get("q", ""),
