@@ -1,0 +1,191 @@
+// Actions by the reader's own wallet, found by EIP-6963. The server plans a call; this page decodes it again and says it
+// in words; only a call that is what the form asks for is handed to the wallet. Nothing is stored.
+import { Refused, checked, typed } from './wallet/calls.js';
+
+const REJECTED = 4001; // EIP-1193: the person refused
+const UNKNOWN_CHAIN = 4902; // EIP-3085: the wallet does not have the chain
+const POLL_MS = 500;
+
+const section = document.getElementById('actions');
+const page = {
+  chainId: section.dataset.chainId,
+  contracts: Object.fromEntries(JSON.parse(section.dataset.contracts)),
+};
+const wallets = new Map(); // by the uuid that each announces
+const choice = section.querySelector('select');
+
+window.addEventListener('eip6963:announceProvider', ({ detail }) => {
+  if (!wallets.has(detail.info.uuid)) {
+    choice.append(new Option(String(detail.info.name).slice(0, 60), detail.info.uuid));
+    section.querySelector('.wallets').hidden = false;
+    section.querySelector('.walletless').hidden = true;
+  }
+  wallets.set(detail.info.uuid, detail.provider);
+});
+window.dispatchEvent(new Event('eip6963:requestProvider'));
+
+for (const form of section.querySelectorAll('form')) {
+  form.hidden = false;
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    review(form);
+  });
+  form.addEventListener('input', () => say(form));
+}
+
+// Shows what a form's action would do, and a button that hands the first call that is due to the wallet.
+async function review(form, progress = '') {
+  await attempt(form, async () => {
+    const verb = form.dataset.verb;
+    const asked = fields(form);
+    const provider = wallets.get(choice.value);
+    if (!provider) throw new Refused('there is no wallet in this browser; use the command below');
+    say(form, 'Waiting for the wallet …');
+    const [sender] = await provider.request({ method: 'eth_requestAccounts' });
+    if (!(await onChain(form, provider))) return;
+    say(form, 'Asking the ledger …');
+    const answer = await ask(verb, { ...body(verb, asked), sender });
+    const calls = checked(verb, asked, page, answer);
+    const shown = [...(progress ? [text('p', progress)] : []), words(calls, sender)];
+    if (!answer.simulated.ok) {
+      say(form, ...shown, text('p', `Nothing was sent: ${answer.simulated.says}.`, 'bad'));
+      return;
+    }
+    const [due, ...later] = calls;
+    const what = later.length ? `Sign step 1 of ${calls.length} in the wallet` : 'Sign in the wallet';
+    say(form, ...shown, text('p', `Simulated: ${answer.simulated.says}.`), button(what, () => send(form, provider, sender, due, later)));
+  });
+}
+
+async function send(form, provider, from, { to, data }, later) {
+  await attempt(form, async () => {
+    if (!(await onChain(form, provider))) return;
+    say(form, 'Waiting for the wallet …');
+    const hash = await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data, value: '0x0' }] });
+    const sent = linked(hash);
+    say(form, sent, text('p', 'Waiting until it is mined …'));
+    const receipt = await mined(provider, hash);
+    const block = Number(receipt.blockNumber);
+    if (receipt.status !== '0x1') {
+      const failed = `It failed in block ${block}: it changed nothing, and its gas is spent. Check again to see why.`;
+      say(form, sent, text('p', failed, 'bad'));
+    } else if (later.length) {
+      await review(form, `The step before was mined in block ${block}.`);
+    } else {
+      say(form, sent, text('p', `Done in block ${block}. Reload the page to see what changed.`, 'good'));
+    }
+  });
+}
+
+// Runs one step; what stops it becomes one sentence beside the form.
+async function attempt(form, step) {
+  const buttons = form.querySelectorAll('button');
+  for (const each of buttons) each.disabled = true;
+  try {
+    await step();
+  } catch (error) {
+    say(form, text('p', sentence(error), 'bad'));
+    form.querySelector('[aria-invalid]')?.focus();
+  } finally {
+    for (const each of buttons) each.disabled = false;
+  }
+}
+
+function sentence(error) {
+  if (error instanceof Refused) return `Nothing was sent: ${error.message}.`;
+  if (error?.code === REJECTED) return 'Nothing was sent: you refused it in the wallet.';
+  if (error?.code === UNKNOWN_CHAIN) return `Nothing was sent: the wallet does not know chain ${page.chainId}; add it there.`;
+  return `This went wrong: ${String(error?.message ?? error).slice(0, 300)}`;
+}
+
+// Returns whether the wallet is on the page's chain; if not, offers to switch it.
+async function onChain(form, provider) {
+  const chainId = String(BigInt(await provider.request({ method: 'eth_chainId' })));
+  if (chainId === page.chainId) return true;
+  const params = [{ chainId: `0x${BigInt(page.chainId).toString(16)}` }];
+  const switched = async () => {
+    await provider.request({ method: 'wallet_switchEthereumChain', params });
+    await review(form);
+  };
+  const wrong = `Nothing was sent: the wallet is on chain ${chainId}, and this page is of chain ${page.chainId}.`;
+  say(form, text('p', wrong, 'bad'), button(`Switch the wallet to chain ${page.chainId}`, () => attempt(form, switched)));
+  return false;
+}
+
+// Returns what is typed, by name; a field that is invalid is marked.
+function fields(form) {
+  const read = [...form.querySelectorAll('input')].map((input) => {
+    input.removeAttribute('aria-invalid');
+    try {
+      return [input.name, typed(input.name, input.value)];
+    } catch (error) {
+      input.setAttribute('aria-invalid', 'true');
+      throw error;
+    }
+  });
+  return Object.fromEntries(read);
+}
+
+// Returns the body of a request: a limit on the deposit stays on the page.
+function body(verb, { amount, deposit, ...others }) {
+  const numbers = Object.entries(others).map(([name, value]) => [name, typeof value === 'bigint' ? Number(value) : value]);
+  return { ...Object.fromEntries(numbers), ...(amount === undefined ? {} : { amount_wei: String(amount) }) };
+}
+
+async function ask(verb, asked) {
+  const headers = { accept: 'application/json', 'content-type': 'application/json' };
+  const answered = await fetch(`/actions/${verb}`, { method: 'POST', headers, body: JSON.stringify(asked) });
+  const answer = await answered.json();
+  if (!answered.ok) throw new Refused(String(answer.error));
+  return answer;
+}
+
+async function mined(provider, hash) {
+  for (;;) {
+    const receipt = await provider.request({ method: 'eth_getTransactionReceipt', params: [hash] });
+    if (receipt) return receipt;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+// What a reader sees. All text of others becomes text nodes.
+
+function say(form, ...parts) {
+  form.querySelector('[role="status"]').replaceChildren(...parts);
+}
+
+function text(tag, words, tone = '') {
+  const made = document.createElement(tag);
+  made.textContent = words;
+  made.className = tone;
+  return made;
+}
+
+function button(words, act) {
+  const made = text('button', words, 'main');
+  made.type = 'button';
+  made.addEventListener('click', act);
+  return made;
+}
+
+function words(calls, sender) {
+  const list = document.createElement('ol');
+  for (const call of calls) {
+    const item = document.createElement('li');
+    const given = Object.entries(call.words).map(([name, value]) => `${name} ${value}`);
+    item.append(text('p', `${call.contract}.${call.name}: ${given.join(', ')}`));
+    const bytes = document.createElement('details');
+    bytes.append(text('summary', 'Bytes'), text('p', `from ${sender} to ${call.to}`), text('code', call.data, 'whole'));
+    item.append(bytes);
+    list.append(item);
+  }
+  return list;
+}
+
+function linked(hash) {
+  const link = text('a', hash, 'whole');
+  link.href = `/transactions/${encodeURIComponent(hash)}`;
+  const made = text('p', 'Sent: ');
+  made.append(link);
+  return made;
+}
