@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -31,6 +32,8 @@ MOST_BODY_BYTES = 4 << 10
 """Largest body of a request for an action."""
 BODY_SECONDS = 10.0
 """Longest time in which that body arrives."""
+MOST_AT_ONCE = 8
+"""Most actions that are planned at once, so that a slow RPC leaves threads to other requests."""
 JSON = "application/json"
 READ_ONLY = "this ledger is read-only: actions are offered by assize ledger serve --actions"
 
@@ -202,8 +205,9 @@ async def _body(request: Request) -> bytes:
 
 def add_actions(app: FastAPI, chain: Chain, offered: bool) -> None:
     """Adds ``POST /actions/{verb}``: for each verb where actions are ``offered``, and a 404 that says so elsewhere."""
+    slots = BoundedSemaphore(MOST_AT_ONCE)
     for name in VERBS if offered else ():
-        _add(app, chain, name, VERBS[name])
+        _add(app, chain, name, VERBS[name], slots)
     refusal = f"invalid action: expected one of {', '.join(VERBS)}" if offered else READ_ONLY
 
     @app.post("/actions/{verb}", include_in_schema=False)
@@ -211,12 +215,17 @@ def add_actions(app: FastAPI, chain: Chain, offered: bool) -> None:
         raise HTTPException(404, refusal)
 
 
-def _add(app: FastAPI, chain: Chain, name: str, verb: ActionKind) -> None:
+def _add(app: FastAPI, chain: Chain, name: str, verb: ActionKind, slots: BoundedSemaphore) -> None:
     schema = {"requestBody": {"required": True, "content": {JSON: {"schema": verb.asked.model_json_schema()}}}}
 
     @app.post(f"/actions/{name}", summary=verb.summary, dependencies=[OwnPage], openapi_extra=schema)
     def action(body: Annotated[bytes, Depends(_body)]) -> Action:
-        return answer(chain, verb, body)
+        if not slots.acquire(blocking=False):
+            raise HTTPException(429, f"{MOST_AT_ONCE} actions are being planned: try again in a moment")
+        try:
+            return answer(chain, verb, body)
+        finally:
+            slots.release()
 
 
 def answer(chain: Chain, verb: ActionKind, body: bytes) -> Action:

@@ -205,7 +205,7 @@ def test_with_actions_pages_offer_forms_and_name_the_command(
     for path, verbs in pages_with_actions(told_once, dispute).items():
         page = acting.get(path, headers=HTML).text
         for verb, command in verbs.items():
-            assert f'data-verb="{verb}" hidden' in page
+            assert f'data-verb="{verb}" aria-labelledby="{verb}" hidden' in page
             assert f"<code>{command}" in page
         assert page.count("data-verb") == len(verbs)
         assert "data-verb" not in acting.get(f"{path}?as_of={hashed}", headers=HTML).text

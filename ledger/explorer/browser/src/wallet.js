@@ -1,5 +1,5 @@
-// Actions by the reader's own wallet, found by EIP-6963. The server plans a call; this page decodes it again and says it
-// in words; only a call that is what the form asks for is handed to the wallet. Nothing is stored.
+// Actions by the reader's own wallet, found by EIP-6963. The server plans a call; this page decodes it again and says
+// it in words; only a call that is what the form asks for is handed to the wallet. Nothing is stored.
 import { Refused, checked, typed } from './wallet/calls.js';
 
 const REJECTED = 4001; // EIP-1193: the person refused
@@ -15,17 +15,15 @@ const wallets = new Map(); // by the uuid that each announces
 const choice = section.querySelector('select');
 
 window.addEventListener('eip6963:announceProvider', ({ detail }) => {
-  if (!wallets.has(detail.info.uuid)) {
-    choice.append(new Option(String(detail.info.name).slice(0, 60), detail.info.uuid));
-    section.querySelector('.wallets').hidden = false;
-    section.querySelector('.walletless').hidden = true;
-  }
-  wallets.set(detail.info.uuid, detail.provider);
+  const { name, uuid } = detail.info;
+  if (!wallets.has(uuid)) choice.append(new Option(String(name).slice(0, 60), uuid));
+  wallets.set(uuid, detail.provider);
+  for (const each of section.querySelectorAll('form, .wallets')) each.hidden = false;
+  section.querySelector('.walletless').hidden = true;
 });
 window.dispatchEvent(new Event('eip6963:requestProvider'));
 
 for (const form of section.querySelectorAll('form')) {
-  form.hidden = false;
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     review(form);
@@ -34,67 +32,79 @@ for (const form of section.querySelectorAll('form')) {
 }
 
 // Shows what a form's action would do, and a button that hands the first call that is due to the wallet.
-async function review(form, progress = '') {
-  await attempt(form, async () => {
+function review(form, progress = '') {
+  return attempt(form, async () => {
     const verb = form.dataset.verb;
     const asked = fields(form);
     const provider = wallets.get(choice.value);
-    if (!provider) throw new Refused('there is no wallet in this browser; use the command below');
     say(form, 'Waiting for the wallet …');
     const [sender] = await provider.request({ method: 'eth_requestAccounts' });
     if (!(await onChain(form, provider))) return;
     say(form, 'Asking the ledger …');
-    const answer = await ask(verb, { ...body(verb, asked), sender });
+    const answer = await ask(verb, { ...body(asked), sender });
     const calls = checked(verb, asked, page, answer);
-    const shown = [...(progress ? [text('p', progress)] : []), words(calls, sender)];
-    if (!answer.simulated.ok) {
-      say(form, ...shown, text('p', `Nothing was sent: ${answer.simulated.says}.`, 'bad'));
-      return;
-    }
+    const { ok, says } = answer.simulated;
     const [due, ...later] = calls;
     const what = later.length ? `Sign step 1 of ${calls.length} in the wallet` : 'Sign in the wallet';
-    say(form, ...shown, text('p', `Simulated: ${answer.simulated.says}.`), button(what, () => send(form, provider, sender, due, later)));
+    const sign = () => button(what, () => send(form, provider, sender, due, later));
+    const outcome = ok ? [text('p', `Simulated: ${says}.`), sign()] : [text('p', `Not sent: ${says}.`, 'bad')];
+    say(form, text('p', progress), words(calls, sender), ...outcome);
   });
 }
 
-async function send(form, provider, from, { to, data }, later) {
-  await attempt(form, async () => {
-    if (!(await onChain(form, provider))) return;
+function send(form, provider, from, { to, data }, later) {
+  return attempt(form, async () => {
+    if (!(await onChain(form, provider))) return null;
     say(form, 'Waiting for the wallet …');
     const hash = await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data, value: '0x0' }] });
-    const sent = linked(hash);
+    const sent = text('p', `Sent: ${hash}`, 'whole');
     say(form, sent, text('p', 'Waiting until it is mined …'));
     const receipt = await mined(provider, hash);
     const block = Number(receipt.blockNumber);
     if (receipt.status !== '0x1') {
       const failed = `It failed in block ${block}: it changed nothing, and its gas is spent. Check again to see why.`;
       say(form, sent, text('p', failed, 'bad'));
-    } else if (later.length) {
-      await review(form, `The step before was mined in block ${block}.`);
-    } else {
-      say(form, sent, text('p', `Done in block ${block}. Reload the page to see what changed.`, 'good'));
+      return null;
     }
+    if (later.length) return () => review(form, `The step before was mined in block ${block}.`);
+    say(form, sent, text('p', `Done in block ${block}.`, 'good'));
+    return () => link(sent, hash, block);
   });
 }
 
-// Runs one step; what stops it becomes one sentence beside the form.
+// Makes the hash of a transaction a link once the ledger has read its block.
+async function link(sent, hash, block) {
+  const read = async () => (await (await fetch('/health')).json()).block_number >= block;
+  while (sent.isConnected && !(await read().catch(() => false))) await pause();
+  const made = text('a', hash);
+  made.href = `/transactions/${encodeURIComponent(hash)}`;
+  sent.replaceChildren('Sent: ', made, '. Reload the page to see what changed.');
+}
+
+// Runs one step of a form, one at a time, and then the one that it returns; what stops it becomes a sentence.
 async function attempt(form, step) {
-  const buttons = form.querySelectorAll('button');
-  for (const each of buttons) each.disabled = true;
+  if (form.ariaBusy === 'true') return;
+  const busy = (is) => {
+    form.ariaBusy = String(is);
+    for (const each of form.querySelectorAll('input')) each.readOnly = is;
+  };
+  busy(true);
+  let next;
   try {
-    await step();
+    next = await step();
   } catch (error) {
     say(form, text('p', sentence(error), 'bad'));
     form.querySelector('[aria-invalid]')?.focus();
   } finally {
-    for (const each of buttons) each.disabled = false;
+    busy(false);
   }
+  await next?.();
 }
 
 function sentence(error) {
-  if (error instanceof Refused) return `Nothing was sent: ${error.message}.`;
-  if (error?.code === REJECTED) return 'Nothing was sent: you refused it in the wallet.';
-  if (error?.code === UNKNOWN_CHAIN) return `Nothing was sent: the wallet does not know chain ${page.chainId}; add it there.`;
+  if (error instanceof Refused) return `Not sent: ${error.message}.`;
+  if (error?.code === REJECTED) return 'Not sent: you refused it in the wallet.';
+  if (error?.code === UNKNOWN_CHAIN) return `Not sent: the wallet does not know chain ${page.chainId}: add it there.`;
   return `This went wrong: ${String(error?.message ?? error).slice(0, 300)}`;
 }
 
@@ -105,10 +115,11 @@ async function onChain(form, provider) {
   const params = [{ chainId: `0x${BigInt(page.chainId).toString(16)}` }];
   const switched = async () => {
     await provider.request({ method: 'wallet_switchEthereumChain', params });
-    await review(form);
+    return () => review(form);
   };
-  const wrong = `Nothing was sent: the wallet is on chain ${chainId}, and this page is of chain ${page.chainId}.`;
-  say(form, text('p', wrong, 'bad'), button(`Switch the wallet to chain ${page.chainId}`, () => attempt(form, switched)));
+  const wrong = `Not sent: the wallet is on chain ${chainId}, and this page is of chain ${page.chainId}.`;
+  const words = `Switch the wallet to chain ${page.chainId}`;
+  say(form, text('p', wrong, 'bad'), button(words, () => attempt(form, switched)));
   return false;
 }
 
@@ -127,9 +138,10 @@ function fields(form) {
 }
 
 // Returns the body of a request: a limit on the deposit stays on the page.
-function body(verb, { amount, deposit, ...others }) {
-  const numbers = Object.entries(others).map(([name, value]) => [name, typeof value === 'bigint' ? Number(value) : value]);
-  return { ...Object.fromEntries(numbers), ...(amount === undefined ? {} : { amount_wei: String(amount) }) };
+function body({ amount, deposit, ...others }) {
+  const plain = (value) => (typeof value === 'bigint' ? Number(value) : value);
+  const given = Object.fromEntries(Object.entries(others).map(([name, value]) => [name, plain(value)]));
+  return amount === undefined ? given : { ...given, amount_wei: String(amount) };
 }
 
 async function ask(verb, asked) {
@@ -140,18 +152,23 @@ async function ask(verb, asked) {
   return answer;
 }
 
+const pause = () => new Promise((resolve) => setTimeout(resolve, POLL_MS));
+
 async function mined(provider, hash) {
   for (;;) {
     const receipt = await provider.request({ method: 'eth_getTransactionReceipt', params: [hash] });
     if (receipt) return receipt;
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    await pause();
   }
 }
 
 // What a reader sees. All text of others becomes text nodes.
 
 function say(form, ...parts) {
-  form.querySelector('[role="status"]').replaceChildren(...parts);
+  const status = form.querySelector('[role="status"]');
+  const focused = status.contains(document.activeElement);
+  status.replaceChildren(...parts);
+  if (focused) status.focus(); // a button that is gone leaves the keyboard where it was
 }
 
 function text(tag, words, tone = '') {
@@ -174,18 +191,11 @@ function words(calls, sender) {
     const item = document.createElement('li');
     const given = Object.entries(call.words).map(([name, value]) => `${name} ${value}`);
     item.append(text('p', `${call.contract}.${call.name}: ${given.join(', ')}`));
+    item.append(text('p', `${call.contract} is at ${call.to}; ${sender} signs`, 'muted'));
     const bytes = document.createElement('details');
-    bytes.append(text('summary', 'Bytes'), text('p', `from ${sender} to ${call.to}`), text('code', call.data, 'whole'));
+    bytes.append(text('summary', 'Bytes'), text('code', call.data, 'whole'));
     item.append(bytes);
     list.append(item);
   }
   return list;
-}
-
-function linked(hash) {
-  const link = text('a', hash, 'whole');
-  link.href = `/transactions/${encodeURIComponent(hash)}`;
-  const made = text('p', 'Sent: ');
-  made.append(link);
-  return made;
 }

@@ -28,7 +28,9 @@ function providing(verb, form, contracts, calls) {
   const most = { fund: form.amount, appeal: form.deposit }[verb];
   if (most === undefined) return [];
   const amount = calls.at(-1)?.arguments.amount ?? 0n;
-  if (amount > most) throw new Refused(`the answer buys ${tokens(amount)} of credits, and the form allows ${tokens(most)}`);
+  if (amount > most) {
+    throw new Refused(`the answer buys ${tokens(amount)} of credits, and the form allows ${tokens(most)}`);
+  }
   return [approve('Credits', amount), ['Credits', 'buy', { amount }]];
 }
 
@@ -80,13 +82,7 @@ function decoded(contracts, { to, data, decoded: said }) {
   if (!contract) throw new Refused(`the call goes to ${to}, which is none of the contracts that this page names`);
   const known = abi[contract].find((each) => String(data).startsWith(selector(each)));
   if (!known) throw new Refused(`the data calls no function of ${contract} that this page knows`);
-  let values;
-  try {
-    values = known.inputs.map(({ type }, index) => read(type, data.slice(10), index * WORD));
-  } catch {
-    throw new Refused(`the data of ${contract}.${known.name} cannot be decoded`);
-  }
-  if (encode(known, values) !== data) throw new Refused(`the data of ${contract}.${known.name} is not the one encoding of its values`);
+  const values = valuesOf(known, data);
   const named = known.inputs.map(({ name }, index) => [name.replace(/^_+|_+$/g, ''), values[index]]);
   const words = Object.fromEntries(named.map(([name, value]) => [name, worded(name, value)]));
   return { to, data, contract, name: known.name, arguments: Object.fromEntries(named), words, said };
@@ -94,6 +90,16 @@ function decoded(contracts, { to, data, decoded: said }) {
 
 const selector = ({ name, inputs }) =>
   `0x${bytesToHex(keccak_256(utf8ToBytes(`${name}(${inputs.map(({ type }) => type).join(',')})`))).slice(0, 8)}`;
+
+function valuesOf(known, data) {
+  try {
+    const values = known.inputs.map(({ type }, index) => read(type, data.slice(10), index * WORD));
+    if (encode(known, values) === data) return values;
+  } catch {
+    // refused below
+  }
+  throw new Refused(`the data of ${known.name} is not the encoding of any arguments`);
+}
 
 function read(type, digits, at) {
   const word = digits.slice(at, at + WORD);
@@ -137,7 +143,7 @@ export function tokens(wei) {
 // Returns the wei of an amount as typed, in tokens; throws Refused.
 function weiOf(text) {
   const found = /^(\d+|\d{1,3}(?:,\d{3})+)?(?:\.(\d{1,18}))?$/.exec(text.trim());
-  if (!found || !(found[1] || found[2])) throw new Refused(`invalid amount '${text}': expected tokens such as 48 or 1.5`);
+  if (!(found?.[1] || found?.[2])) throw new Refused(`invalid amount '${text}': expected tokens such as 48 or 1.5`);
   return BigInt((found[1] ?? '0').replaceAll(',', '')) * WEI + BigInt((found[2] ?? '').padEnd(18, '0'));
 }
 
@@ -155,6 +161,7 @@ const FIELDS = {
 export function typed(name, text) {
   if (name === 'amount' || name === 'deposit') return weiOf(text);
   const { pattern, expected } = FIELDS[name];
-  if (!pattern.test(text.trim())) throw new Refused(`invalid ${name.replace('_', ' ')} '${text}': expected ${expected}`);
-  return pattern === WHOLE.pattern ? BigInt(text.trim()) : text.trim();
+  const given = text.trim();
+  if (!pattern.test(given)) throw new Refused(`invalid ${name.replace('_', ' ')} '${text}': expected ${expected}`);
+  return pattern === WHOLE.pattern ? BigInt(given) : given;
 }
