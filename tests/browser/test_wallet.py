@@ -145,7 +145,7 @@ def test_a_node_leaves_a_run_and_joins_it_again(
     assert chain().joined_at(1, node) == RULES
 
 
-def test_credits_are_redeemed_to_another_address(
+def test_credits_are_redeemed_to_the_address_typed_or_else_to_the_readers_own(
     user: Callable[..., WalletUser], told_once: Story, chain: Callable[[], ChainReader]
 ) -> None:
     requester = told_once.requester.address
@@ -155,6 +155,11 @@ def test_credits_are_redeemed_to_another_address(
     owner.sees("redeem", "Done in block")
     assert chain().credits_of(requester) == credits - TOKEN // 4
     assert chain().balance_of(COLD) == cold + TOKEN // 4
+    held = chain().balance_of(requester)
+    owner.check(f"/credits/{told_once.honest.owner.address}", "redeem", amount="0.25")
+    owner.sign("redeem")
+    owner.sees("redeem", "Done in block")
+    assert chain().balance_of(requester) == held + TOKEN // 4, "a page of another owner names no receiver"
     assert "<script>alert(1)</script>" in owner.page.locator("#wallet option").inner_text()
     assert not owner.reader.problems
 
@@ -213,28 +218,33 @@ def test_an_answer_other_than_the_form_never_reaches_the_wallet(
         answer["decoded"]["arguments"]["amount"] = "0.000002 ASZ"
         return answer
 
+    def dirty(data: str) -> str:
+        return f"{data[:10]}1{data[11:]}"  # a node of more than 32 bits
+
     two, whole = 2 * TOKEN, calls.approve(deployment, "Registry", 2 * TOKEN)
     to_thief = calls.call(deployment, "Token", "approve", thief, two)
-    lies = {
-        "calls Registry.retire, and Registry.topUp was asked for": own(calls.retire(deployment, node)),
-        "calls Token.transfer, and Registry.topUp": own(calls.transfer(deployment, thief, two)),
-        "has amount 3 ASZ, and 2 ASZ was asked for": own(calls.top_up(deployment, node, 3 * TOKEN)),
-        f"has node {node + 1}, and {node} was asked for": own(calls.top_up(deployment, node + 1, two)),
-        f"goes to {thief}, which is none of the contracts": lambda answer: answer | {"to": thief},
-        "has amount 2 ASZ, and its words say 0.000002 ASZ": words,
-        "topUp is not the encoding of any arguments": lambda answer: answer | {"data": answer["data"] + "00"},
-        "of topUp is not the encoding of any": lambda answer: answer | {"data": answer["data"][:20]},
-        "no function of Registry that this page knows": lambda answer: answer | {"data": "0x12345678"},
-        "has value 3 ASZ, and 2 ASZ was asked for": first(calls.approve(deployment, "Registry", 3 * TOKEN)),
-        f"has spender {thief}, and": first(to_thief),
-        "calls Registry.retire, and Token.approve was asked for": first(calls.retire(deployment, node)),
-        "has 2 calls before the one asked for": first(whole, whole),
-        "is for chain 1, and this page for chain": lambda answer: answer | {"chain_id": 1},
-        "is not an answer to this form": lambda answer: answer | {"first": None},
-    }
+    lies = [
+        ("calls Registry.retire, and Registry.topUp was asked for", own(calls.retire(deployment, node))),
+        ("calls Token.transfer, and Registry.topUp", own(calls.transfer(deployment, thief, two))),
+        ("has amount 3 ASZ, and 2 ASZ was asked for", own(calls.top_up(deployment, node, 3 * TOKEN))),
+        (f"has node {node + 1}, and {node} was asked for", own(calls.top_up(deployment, node + 1, two))),
+        (f"goes to {thief}, which is none of the contracts", lambda answer: answer | {"to": thief}),
+        ("goes to undefined", lambda answer: {name: answer[name] for name in answer if name != "to"}),
+        ("has amount 2 ASZ, and its words say 0.000002 ASZ", words),
+        ("is not the encoding of any arguments", lambda answer: answer | {"data": answer["data"] + "00"}),
+        ("is not the encoding of any arguments", lambda answer: answer | {"data": answer["data"][:20]}),
+        ("is not the encoding of any arguments", lambda answer: answer | {"data": dirty(answer["data"])}),
+        ("no function of Registry that this page knows", lambda answer: answer | {"data": "0x12345678"}),
+        ("has value 3 ASZ, and 2 ASZ was asked for", first(calls.approve(deployment, "Registry", 3 * TOKEN))),
+        (f"has spender {thief}, and", first(to_thief)),
+        ("calls Registry.retire, and Token.approve was asked for", first(calls.retire(deployment, node))),
+        ("has 2 calls before the one asked for", first(whole, whole)),
+        ("is for chain 1, and this page for chain", lambda answer: answer | {"chain_id": 1}),
+        ("is not an answer to this form", lambda answer: answer | {"first": None}),
+    ]
     owner.page.route("**/actions/*", lie)
     owner.reader.open(f"/nodes/{node}")
-    for sentence, told["lie"] in lies.items():
+    for sentence, told["lie"] in lies:
         owner.form("top-up").locator("[name=amount]").fill("2")
         owner.form("top-up").get_by_role("button", name="Check").click()
         owner.sees("top-up", "Not sent: ")
@@ -242,7 +252,7 @@ def test_an_answer_other_than_the_form_never_reaches_the_wallet(
         assert owner.has_not_sent("top-up"), sentence
     told["lie"] = lambda answer: answer
     owner.form("top-up").get_by_role("button", name="Check").click()
-    owner.sees("top-up", "Simulated: the chain would accept it")
+    owner.sees("top-up", "Simulated, step 1: the chain would accept it")
 
 
 def test_a_wallet_on_another_chain_is_asked_to_switch_first(user: Callable[..., WalletUser], told_once: Story) -> None:

@@ -217,7 +217,7 @@ def pages_with_actions(story: Story, dispute: Dispute) -> dict[str, dict[str, st
     on_run = {"fund": f"assize run fund {run} AMOUNT", "join": f"assize run join {run} NODE --rules-hash 0x"}
     return {
         f"/nodes/{node}": {"top-up": f"assize stake deposit {node} AMOUNT", "retire": f"assize node retire {node}"},
-        f"/credits/{owner}": {"redeem": f"assize credits redeem AMOUNT --to {owner}"},
+        f"/credits/{owner}": {"redeem": "assize credits redeem AMOUNT"},
         f"/runs/{run}": on_run | {"leave": f"assize run leave {run} NODE"},
         f"/why/jobs/{round_}/2": {"appeal": f"assize appeal open {round_} 2"},
     }

@@ -39,6 +39,7 @@ function review(form, progress = '') {
     const provider = wallets.get(choice.value);
     say(form, 'Waiting for the wallet …');
     const [sender] = await provider.request({ method: 'eth_requestAccounts' });
+    if ('to' in asked) asked.to ??= sender;
     if (!(await onChain(form, provider))) return;
     say(form, 'Asking the ledger …');
     const answer = await ask(verb, { ...body(asked), sender });
@@ -47,7 +48,8 @@ function review(form, progress = '') {
     const [due, ...later] = calls;
     const what = later.length ? `Sign step 1 of ${calls.length} in the wallet` : 'Sign in the wallet';
     const sign = () => button(what, () => send(form, provider, sender, due, later));
-    const outcome = ok ? [text('p', `Simulated: ${says}.`), sign()] : [text('p', `Not sent: ${says}.`, 'bad')];
+    const simulated = `Simulated${later.length ? ', step 1' : ''}: ${says}.`;
+    const outcome = ok ? [text('p', simulated), sign()] : [text('p', `Not sent: ${says}.`, 'bad')];
     say(form, text('p', progress), words(calls, sender), ...outcome);
   });
 }

@@ -157,11 +157,13 @@ const FIELDS = {
   rules_hash: { pattern: /^0x[0-9a-fA-F]{64}$/, expected: '0x and 64 hex digits' },
 };
 
-// Returns what is typed in a field of a form: wei of amounts, numbers, addresses and hashes; throws Refused.
+// Returns what is typed in a field of a form: wei of amounts, numbers, addresses and hashes; throws Refused. A receiver
+// may be left out, never suggested: a page of another owner is one link away.
 export function typed(name, text) {
   if (name === 'amount' || name === 'deposit') return weiOf(text);
   const { pattern, expected } = FIELDS[name];
   const given = text.trim();
+  if (name === 'to' && !given) return undefined;
   if (!pattern.test(given)) throw new Refused(`invalid ${name.replace('_', ' ')} '${text}': expected ${expected}`);
   return pattern === WHOLE.pattern ? BigInt(given) : given;
 }
