@@ -27,6 +27,7 @@ WALLET = """
   const request = async ({ method, params = [] }) => {
     asked.push(method);
     if (method === config.refuses) throw Object.assign(new Error('User rejected the request.'), { code: 4001 });
+    if (method in (config.answers ?? {})) return config.answers[method];
     if (method === 'eth_requestAccounts') return [config.account];
     if (method === 'eth_chainId') return chainId;
     if (method === 'wallet_switchEthereumChain') { chainId = params[0].chainId; return null; }
@@ -283,6 +284,17 @@ def test_a_call_that_the_chain_would_refuse_is_not_offered_for_signing(
     stranger.check(f"/nodes/{told_once.honest.node}", "retire")
     stranger.sees("retire", f"belongs to {told_once.honest.owner.address}")
     assert stranger.has_not_sent("retire")
+
+
+def test_a_transaction_that_failed_is_called_so(user: Callable[..., WalletUser], told_once: Story) -> None:
+    mined = {
+        "eth_sendTransaction": "0x" + "ab" * 32,
+        "eth_getTransactionReceipt": {"status": "0x0", "blockNumber": "0x7"},
+    }
+    owner = user(told_once.honest.owner.address, answers=mined)
+    owner.check(f"/nodes/{told_once.honest.node}", "retire")
+    owner.sign("retire")
+    owner.sees("retire", "It failed in block 7: it changed nothing, and its gas is spent.")
 
 
 def test_an_invalid_field_is_named_and_has_the_focus(user: Callable[..., WalletUser], told_once: Story) -> None:

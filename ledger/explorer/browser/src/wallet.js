@@ -28,7 +28,10 @@ for (const form of section.querySelectorAll('form')) {
     event.preventDefault();
     review(form);
   });
-  form.addEventListener('input', () => say(form));
+  form.addEventListener('input', ({ target }) => {
+    target.removeAttribute('aria-invalid');
+    say(form);
+  });
 }
 
 // Shows what a form's action would do, and a button that hands the first call that is due to the wallet.
