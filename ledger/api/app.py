@@ -1,4 +1,4 @@
-"""The ledger over HTTP: read-only, described by OpenAPI, wei and other wide numbers as strings.
+"""The ledger over HTTP: without a key, described by OpenAPI, wei and other wide numbers as strings.
 
 Lists come in pages (``limit``, ``after``); every page names the block it holds for, and the newest that is final.
 Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from ledger.api.actions import add_actions
 from ledger.api.bodies import DETECTION, AuditAnswer, Detection, Error, LedgerHealth, Page
 from ledger.api.parameters import (
     After,
@@ -55,8 +56,8 @@ UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
 
 
-def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
-    """Returns the API; it starts ``follower`` and stops it with itself."""
+def create_app(chain: Chain, database: Database, follower: Follower, actions: bool = False) -> FastAPI:
+    """Returns the API; it starts ``follower`` and stops it with itself. With ``actions`` it offers calls to wallets."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -69,10 +70,11 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
         title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
     )
     _say_errors(app)
-    service = app.state.service = LedgerService(chain, database, follower)
+    service = app.state.service = LedgerService(chain, database, follower, actions)
     _lists(app)
     _stories(app)
     _checks(app, service)
+    add_actions(app, chain, actions)
     _tag_answers(app, service)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     app.add_middleware(Negotiator, pages=create_pages(service))
@@ -217,7 +219,7 @@ def _say_errors(app: FastAPI) -> None:
 def _tag_answers(app: FastAPI, service: LedgerService) -> None:
     @app.middleware("http")
     async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path in UNTAGGED or "as_of" in request.query_params:
+        if request.method == "POST" or request.url.path in UNTAGGED or "as_of" in request.query_params:
             return await answered(request)
         tag = await run_in_threadpool(service.tag)
         known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, HTTPException, Path, Query, Request
 
 from ledger.api.service import LedgerService, Snapshot
 from ledger.store.as_of import NotCanonical, NotKnown, TooOld
@@ -43,3 +43,12 @@ def _view(request: Request, as_of: AsOf = None) -> Snapshot:
 
 
 Asked = Annotated[Snapshot, Depends(_view)]
+
+
+def _own_page(request: Request) -> None:
+    """Refuses a page of another site: pages send no referrer, so browsers name no origin, but say whose page asks."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise HTTPException(403, "this is asked for from this server's own pages only")
+
+
+OwnPage = Depends(_own_page)

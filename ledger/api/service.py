@@ -92,7 +92,8 @@ class Snapshot:
 class LedgerService:
     """Answers the routes from the database, and reuses an audit while nothing has changed."""
 
-    def __init__(self, chain: Chain, database: Database, follower: Follower) -> None:
+    def __init__(self, chain: Chain, database: Database, follower: Follower, actions: bool = False) -> None:
+        self.actions = actions
         self.chain = chain
         self.database = database
         self.follower = follower

@@ -151,6 +151,9 @@ def serve(
     port: Annotated[
         int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
     ] = 8600,
+    actions: Annotated[
+        bool, typer.Option("--actions", help="Offer calls for readers' own wallets to sign; the ledger has no key.")
+    ] = False,
 ) -> None:
     """Follow the chain and answer over HTTP: pages for browsers, JSON for other clients (OpenAPI at /openapi.json)."""
     from ledger.api.app import create_app
@@ -160,7 +163,7 @@ def serve(
     telemetry.configure("ledger")
     with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        run_server(create_app(chain, database, Follower(chain, database)), listener, grace_seconds=None)
+        run_server(create_app(chain, database, Follower(chain, database), actions), listener, grace_seconds=None)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from ledger.api.bodies import DETECTION, unpack_cursor
-from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, Owner, Sought, TxHash, code_of
+from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, Owner, OwnPage, Sought, TxHash, code_of
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
@@ -240,11 +240,8 @@ def _checks(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
         last = service.last_audit
         return renderer.page(request, view, "audit.html", "", lambda connection: (last,))
 
-    @app.post("/audit")
-    def audit(request: Request, as_of: AsOf = None) -> Response:
-        # Pages send no referrer, so that browsers name no origin; they say by themselves whose page asks.
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise HTTPException(403, "an audit is started from this server's own page only")
+    @app.post("/audit", dependencies=[OwnPage])
+    def audit(as_of: AsOf = None) -> Response:
         service.audit()
         return RedirectResponse(Links(as_of).url("/audit"), 303, headers=rendering.HEADERS)
 

@@ -89,5 +89,6 @@ class Renderer:
             "home": Links().url(request.url.path),
             "sought": request.query_params.get("q", ""),
             "chain_id": self._service.chain.chain_id,
+            "contracts": self._service.chain.deployment.identity()["contracts"] if self._service.actions else None,
         }
         return render(template, status, **top, **more)

@@ -22,24 +22,28 @@ BY_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable
 def test_every_page_is_sound_to_look_at(explorer: str, everything: Story, reading: Callable[..., Reader]) -> None:
     reader = reading(explorer)
     for path in pages_of(everything):
-        page = reader.open(path)
-        page.evaluate(AXE.read_text())
-        assert not violations(page, {"type": "tag", "values": EVERY_RULE}), path
-        for scheme, (width, pixels) in itertools.product(("light", "dark"), WIDTHS.items()):
-            page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": pixels, "height": 900})
-            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert over <= 0, f"{path} is {over} pixels wider than the window"
-            assert not violations(page, {"type": "rule", "values": BY_LOOKS}), path
-            folder = PICTURES / f"{scheme}-{width}"
-            folder.mkdir(parents=True, exist_ok=True)
-            name = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") or "now"
-            page.screenshot(path=folder / f"{name}.jpg", type="jpeg", quality=70, full_page=True)
+        looks_sound(reader.open(path), path)
     assert not reader.problems
 
 
-def violations(page: Any, rules: dict[str, Any]) -> list[str]:
-    """Returns what axe finds against a page, in which it was loaded."""
+def looks_sound(page: Any, path: str, part: str = "html") -> None:
+    """Asks axe about a page as it is, or a part of it, in both schemes and widths, and takes its pictures."""
+    page.evaluate(AXE.read_text())
+    assert not violations(page, {"type": "tag", "values": EVERY_RULE}, part), path
+    for scheme, (width, pixels) in itertools.product(("light", "dark"), WIDTHS.items()):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": pixels, "height": 900})
+        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, f"{path} is {over} pixels wider than the window"
+        assert not violations(page, {"type": "rule", "values": BY_LOOKS}, part), path
+        folder = PICTURES / f"{scheme}-{width}"
+        folder.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") or "now"
+        page.screenshot(path=folder / f"{name}.jpg", type="jpeg", quality=70, full_page=True)
+
+
+def violations(page: Any, rules: dict[str, Any], part: str = "html") -> list[str]:
+    """Returns what axe finds against a page, in which it was loaded, or the part of a selector."""
     options = {"runOnly": rules, "resultTypes": ["violations"]}
-    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
+    found = page.evaluate("([part, options]) => axe.run(part, options)", [part, options])["violations"]
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]

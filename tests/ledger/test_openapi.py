@@ -14,7 +14,7 @@ from tests.ledger.conftest import IN_BOTH
 
 @IN_BOTH
 def test_no_request_is_answered_with_a_server_error(synced: Database, chain: Chain, ask: Callable[..., None]) -> None:
-    with serving(create_app(chain, synced, Follower(chain, synced))) as url:
+    with serving(create_app(chain, synced, Follower(chain, synced), actions=True)) as url:
         ask("ledger", url)
 
 

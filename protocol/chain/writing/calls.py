@@ -47,10 +47,13 @@ def description_of(function: abi.Entry, arguments: Sequence[Any]) -> str:
 
 def listed(named: Iterable[tuple[str, Any]]) -> str:
     """Returns arguments of a call, or fields of an event, for people: amounts in tokens."""
-    return ", ".join(f"{name}={tokens(value) if name in TOKEN_AMOUNTS else _shown(value)}" for name, value in named)
+    return ", ".join(f"{name}={worded(name, value)}" for name, value in named)
 
 
-def _shown(value: Any) -> str:
+def worded(name: str, value: Any) -> str:
+    """Returns one argument of a call, or field of an event, for people."""
+    if name in TOKEN_AMOUNTS:
+        return tokens(value)
     if isinstance(value, bytes):
         return f"0x{value.hex()}" if len(value) <= 32 else f"0x{value[:16].hex()}… ({len(value)} bytes)"
     if isinstance(value, Role):
