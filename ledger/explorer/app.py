@@ -21,7 +21,8 @@ from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
 from ledger.explorer.links import Links
-from ledger.explorer.negotiation import STATIC
+from ledger.explorer.live import LiveFeed
+from ledger.explorer.negotiation import LIVE, STATIC
 from ledger.explorer.renderer import Renderer
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
@@ -44,6 +45,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     app.state.service = service
     rendering.environment()
     renderer = Renderer(service)
+    feed = app.state.live = LiveFeed(renderer.event)
     _things(app, renderer)
     _lists(app, renderer)
     _checks(app, renderer, service)
@@ -55,6 +57,10 @@ def create_pages(service: LedgerService) -> FastAPI:
         if found is None:
             raise HTTPException(404, "Not Found")
         return found
+
+    @app.get(LIVE)
+    async def live(request: Request) -> Response:
+        return feed.stream(request.client.host if request.client else "")
 
     return app
 

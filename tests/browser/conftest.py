@@ -98,7 +98,8 @@ def _tabs(browser: Browser) -> Iterator[Callable[..., Reader]]:
     contexts = []
 
     def tab(url: str, **context: object) -> Reader:
-        contexts.append(browser.new_context(**context))  # type: ignore[arg-type]
+        # A browser whose system is set to no language names one to its pages that no script takes.
+        contexts.append(browser.new_context(**{"locale": "en-US", **context}))  # type: ignore[arg-type]
         return Reader(contexts[-1].new_page(), url)
 
     yield tab

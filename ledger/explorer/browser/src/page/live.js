@@ -1,0 +1,111 @@
+// A page that stays current: each event of the ledger has it ask for itself, and become the answer piece by piece, so
+// that focus, text in fields, open details and the place to which the reader scrolled stay.
+import htmx from 'htmx.org/dist/htmx.esm.js';
+
+const LEAST_MILLISECONDS = 1000; // between two requests
+const SHARE = 5; // a server that takes its time is asked for a fifth of it at most
+const AGAIN_MILLISECONDS = 3000;
+const PATIENCE_MILLISECONDS = 20000;
+const WORDS = { live: 'Live', paused: 'Paused', lost: 'Not live, trying again' };
+
+let morph;
+Object.assign(htmx.config, { history: false, morphSkip: '[data-keep]', morphSkipChildren: '[data-keep-inside]' });
+htmx.config.morphIgnore.push('open'); // details are open as the reader has them
+htmx.registerExtension('explorer', { init: (internal) => { morph = internal.morph; } });
+
+export function stayLive(enhance, after) {
+  const state = document.querySelector('.state'), mark = document.getElementById('live');
+  if (!mark) return; // a page as of a block
+  const word = mark.querySelector('[role=status]'), button = mark.querySelector('button');
+  let stream = null, newest = null, paused = false, busy = false, timer = null, reopening = null, free = 0;
+
+  function show(name) {
+    if (mark.dataset.state === name) return;
+    mark.dataset.state = name;
+    word.textContent = WORDS[name];
+    button.textContent = name === 'paused' ? 'Resume' : 'Pause';
+    mark.hidden = false;
+  }
+
+  function open() {
+    if (stream || paused || document.hidden) return;
+    clearTimeout(reopening);
+    stream = new EventSource('/live');
+    stream.addEventListener('block', (event) => {
+      newest = JSON.parse(event.data);
+      if (!behind()) show('live');
+      catchUp();
+    });
+    stream.addEventListener('error', lose);
+  }
+
+  function close() {
+    clearTimeout(reopening);
+    clearTimeout(timer);
+    stream?.close();
+    stream = timer = null;
+  }
+
+  function lose() {
+    close();
+    if (paused) return;
+    show('lost');
+    reopening = setTimeout(open, AGAIN_MILLISECONDS * (1 + Math.random()));
+  }
+
+  const behind = () => newest && (newest.hash !== state.dataset.block || newest.state !== state.dataset.freshness);
+
+  function catchUp() {
+    if (stream && !busy && !timer && behind()) timer = setTimeout(ask, Math.max(0, free - performance.now()));
+  }
+
+  async function ask() {
+    timer = null;
+    busy = true;
+    const asked = performance.now();
+    try {
+      become(await present());
+      if (stream) show('live');
+    } catch {
+      lose();
+    }
+    const took = performance.now() - asked;
+    free = asked + Math.max(LEAST_MILLISECONDS, SHARE * took);
+    busy = false;
+    catchUp();
+  }
+
+  function become(next) {
+    enhance(next);
+    for (const part of ['.state', 'main']) {
+      const here = document.querySelector(part), there = next.querySelector(part);
+      for (const name of ['class', 'data-block', 'data-freshness']) {
+        if (there.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
+      }
+      morph(here, there, true);
+    }
+    document.title = next.title;
+    after();
+  }
+
+  button.addEventListener('click', () => {
+    paused = !paused;
+    if (paused) close();
+    else open();
+    show(paused ? 'paused' : 'live');
+  });
+  document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
+  addEventListener('pagehide', close);
+  addEventListener('pageshow', open);
+  open();
+}
+
+// Asks for this page once more. Throws where the answer is none of the explorer's pages.
+async function present() {
+  const signal = AbortSignal.timeout(PATIENCE_MILLISECONDS);
+  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, signal });
+  if (answer.status >= 500) throw new Error(`the ledger answers ${answer.status}`);
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  if (!page.querySelector('.state') || !page.querySelector('main')) throw new Error('not a page of the explorer');
+  return page;
+}
