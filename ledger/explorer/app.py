@@ -251,7 +251,9 @@ def _refusals(app: FastAPI, renderer: Renderer) -> None:
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
         sentence = f"there is no page {request.url.path}" if error.detail == "Not Found" else str(error.detail)
-        return renderer.refusal(request, error.status_code, sentence)
+        answer = renderer.refusal(request, error.status_code, sentence)
+        answer.headers.update(error.headers or {})
+        return answer
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -44,10 +44,20 @@ class LiveFeed:
 
     Args:
         look: returns the event of the present block; called in a thread.
+        look_seconds: time between two looks.
+        keep_alive_seconds: longest silence of a stream.
+        most_streams: most streams at once.
     """
 
-    def __init__(self, look: Callable[[], bytes], look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        look: Callable[[], bytes],
+        look_seconds: float = LOOK_SECONDS,
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        most_streams: int = MOST_STREAMS,
+    ) -> None:
         self._look, self._look_seconds = look, look_seconds
+        self._keep_alive_seconds, self._most_streams = keep_alive_seconds, most_streams
         self._streams: dict[LiveStream, None] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._closed = False
@@ -65,7 +75,7 @@ class LiveFeed:
 
     def enter(self, stream: LiveStream) -> None:
         """Takes a stream in. Where all are in use, the oldest of the network with the most gives way, if to another."""
-        if self._closed or (len(self._streams) >= MOST_STREAMS and not self._displace(stream.network)):
+        if self._closed or (len(self._streams) >= self._most_streams and not self._displace(stream.network)):
             raise HTTPException(
                 503, "all live streams of this server are in use: try again later", {"Retry-After": "5"}
             )
@@ -97,7 +107,7 @@ class LiveFeed:
                     seen = await asyncio.to_thread(self._look)
                 except Unavailable:
                     seen = self.newest  # pages say that the database does not answer
-                if seen != self.newest or clock() - told_at >= KEEP_ALIVE_SECONDS:
+                if seen != self.newest or clock() - told_at >= self._keep_alive_seconds:
                     self.newest, told_at = seen, clock()
                     for stream in self._streams:
                         stream.due.set()

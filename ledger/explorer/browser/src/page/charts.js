@@ -3,7 +3,8 @@ import uPlot from 'uplot';
 import sheet from 'uplot/dist/uPlot.min.css';
 
 const HEIGHT = 240;
-const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]]; // colours are not all that tells series apart
+const DASHES = [[], [8, 5], [2, 4], [12, 4, 2, 4]]; // colours are not all that tells series apart
+const BORDERS = ['solid', 'dashed', 'dotted', 'double'];
 const GAP = '–';
 const drawn = new Map();
 
@@ -87,6 +88,7 @@ function options(width, [x, ...series]) {
       { label: x.name, value },
       ...series.map(({ name }, at) => ({ label: name, value, stroke: paint.series[at], width: 2, dash: DASHES[at % DASHES.length], points: { size: 6 } })),
     ],
+    legend: { markers: { dash: (plot, at) => BORDERS[(at - 1) % BORDERS.length] } },
     cursor: { drag: { x: false, y: false } },
   };
 }

@@ -13,6 +13,18 @@ Object.assign(htmx.config, { history: false, morphSkip: '[data-keep]', morphSkip
 htmx.config.morphIgnore.push('open'); // details are open as the reader has them
 htmx.registerExtension('explorer', { init: (internal) => { morph = internal.morph; } });
 
+// Names each row of a table by its first links, so that it stays one row when others come before it.
+export function nameRows(page) {
+  const named = new Set();
+  for (const row of page.querySelectorAll('main tbody tr')) {
+    const links = [...row.querySelectorAll('a')].slice(0, 3).map((link) => link.getAttribute('href'));
+    const name = [row.closest('[aria-label]')?.ariaLabel, ...links].join('|');
+    if (!links.length || named.has(name)) continue;
+    named.add(name);
+    row.id = name.replaceAll(' ', '-');
+  }
+}
+
 export function stayLive(enhance, after) {
   const state = document.querySelector('.state'), mark = document.getElementById('live');
   if (!mark) return; // a page as of a block
