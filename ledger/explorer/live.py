@@ -28,7 +28,8 @@ MOST_STREAMS = 1_000
 """Most streams at once: somewhat fewer than the server's connections, so that pages keep some."""
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which a reader comes back whose stream broke off."""
-KEEP_ALIVE = b": nothing new\n\n"
+KEEP_ALIVE = b": nothing new\nevent: alive\ndata:\n\n"
+"""A comment for proxies, and an event for scripts, which see no comment, to know a connection that was lost silently."""
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Accel-Buffering": "no"}
 """Headers of a stream; the last keeps nginx from collecting events."""
 

@@ -1,4 +1,4 @@
-// Pages with scripts: they stay current, tell dates in the reader's zone, copy what they shorten, and draw their tables.
+// Pages with scripts: they stay current, tell dates in the reader's zone, copy what they shorten, draw their tables.
 import { drawCharts, frameCharts } from './page/charts.js';
 import { offerCopies } from './page/copying.js';
 import { nameRows, stayLive } from './page/live.js';

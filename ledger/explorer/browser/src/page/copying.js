@@ -5,8 +5,9 @@ const SHOWN_MILLISECONDS = 1500;
 export function offerCopies(page) {
   if (!navigator.clipboard) return; // browsers have it on this machine and over HTTPS only
   for (const each of page.querySelectorAll('main [title^="0x"]')) {
-    if (!WHOLE.test(each.title) || !each.textContent.includes('…') || each.nextElementSibling?.matches('.copy')) continue;
-    const button = Object.assign(document.createElement('button'), { type: 'button', className: 'copy', title: 'Copy' });
+    if (!WHOLE.test(each.title) || !each.textContent.includes('…')) continue;
+    const button = document.createElement('button');
+    Object.assign(button, { type: 'button', className: 'copy', title: 'Copy' });
     button.dataset.copy = each.title;
     button.setAttribute('aria-label', `Copy ${each.textContent.trim()}`);
     each.after(button);

@@ -6,6 +6,7 @@ const LEAST_MILLISECONDS = 1000; // between two requests
 const SHARE = 5; // a server that takes its time is asked for a fifth of it at most
 const AGAIN_MILLISECONDS = 3000;
 const PATIENCE_MILLISECONDS = 20000;
+const SILENCE_MILLISECONDS = 40000; // the ledger says something every fifteen seconds
 const WORDS = { live: 'Live', paused: 'Paused', lost: 'Not live, trying again' };
 
 let morph;
@@ -29,13 +30,13 @@ export function stayLive(enhance, after) {
   const state = document.querySelector('.state'), mark = document.getElementById('live');
   if (!mark) return; // a page as of a block
   const word = mark.querySelector('[role=status]'), button = mark.querySelector('button');
-  let stream = null, newest = null, paused = false, busy = false, timer = null, reopening = null, free = 0;
+  let stream = null, newest = null, paused = false, busy = false, free = 0;
+  let timer = null, reopening = null, silence = null;
 
   function show(name) {
     if (mark.dataset.state === name) return;
     mark.dataset.state = name;
     word.textContent = WORDS[name];
-    button.textContent = name === 'paused' ? 'Resume' : 'Pause';
     mark.hidden = false;
   }
 
@@ -44,16 +45,23 @@ export function stayLive(enhance, after) {
     clearTimeout(reopening);
     stream = new EventSource('/live');
     stream.addEventListener('block', (event) => {
+      hear();
       newest = JSON.parse(event.data);
       if (!behind()) show('live');
       catchUp();
     });
+    stream.addEventListener('alive', hear);
     stream.addEventListener('error', lose);
+    hear();
+  }
+
+  function hear() {
+    clearTimeout(silence);
+    silence = setTimeout(lose, SILENCE_MILLISECONDS);
   }
 
   function close() {
-    clearTimeout(reopening);
-    clearTimeout(timer);
+    for (const each of [timer, reopening, silence]) clearTimeout(each);
     stream?.close();
     stream = timer = null;
   }
@@ -91,9 +99,8 @@ export function stayLive(enhance, after) {
     enhance(next);
     for (const part of ['.state', 'main']) {
       const here = document.querySelector(part), there = next.querySelector(part);
-      for (const name of ['class', 'data-block', 'data-freshness']) {
-        if (there.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
-      }
+      here.className = there.className;
+      Object.assign(here.dataset, there.dataset);
       morph(here, there, true);
     }
     document.title = next.title;
@@ -102,9 +109,10 @@ export function stayLive(enhance, after) {
 
   button.addEventListener('click', () => {
     paused = !paused;
-    if (paused) close();
-    else open();
-    show(paused ? 'paused' : 'live');
+    button.textContent = paused ? 'Resume' : 'Pause';
+    if (!paused) return open();
+    close();
+    show('paused');
   });
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   addEventListener('pagehide', close);
