@@ -29,7 +29,7 @@ MOST_STREAMS = 1_000
 RETRY = b"retry: 3000\n\n"
 """Milliseconds after which a reader comes back whose stream broke off."""
 KEEP_ALIVE = b": nothing new\nevent: alive\ndata:\n\n"
-"""A comment for proxies, and an event for scripts, which see no comment, to know a connection that was lost silently."""
+"""A comment for proxies; an event for scripts, which see no comment, to notice a connection that was lost silently."""
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Accel-Buffering": "no"}
 """Headers of a stream; the last keeps nginx from collecting events."""
 
