@@ -73,6 +73,8 @@ class LiveFeed:
         self._closed = True
         if self._watcher is not None:
             self._watcher.cancel()
+        for stream in self._streams:  # the watcher ends none if it has not begun
+            stream.end()
 
     def enter(self, stream: LiveStream) -> None:
         """Takes a stream in. Where all are in use, the oldest of the network with the most gives way, if to another."""

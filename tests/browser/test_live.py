@@ -151,6 +151,8 @@ def test_a_server_that_ends_lets_go_of_its_streams_and_pages_keep_what_they_have
             first = [next(each.iter_text()) for each in streams]
             told_to_end = time.monotonic()
         assert time.monotonic() - told_to_end < 3
+        assert {each.headers["content-type"] for each in streams} == {"text/event-stream; charset=utf-8"}
+        assert {each.headers["cache-control"] for each in streams} == {"no-store"}
         assert all(each.startswith("retry: ") for each in first)
         for each in streams:
             each.close()
