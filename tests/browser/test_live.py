@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from protocol.chain.structs import Role
 from tests.browser.conftest import Reader, served
@@ -30,11 +30,6 @@ def live(page: Page) -> Page:
     return page
 
 
-def legend(chart: Locator) -> str:
-    """Returns what a chart's legend says, without spaces."""
-    return "".join(chart.locator(".u-legend").inner_text().split())
-
-
 def hide(page: Page, hidden: bool) -> None:
     """Has a page believe that its tab was hidden, or shown again; nothing hides a tab of a browser without windows."""
     page.evaluate(
@@ -49,16 +44,23 @@ def hide(page: Page, hidden: bool) -> None:
 def test_a_page_becomes_the_present_one_around_its_reader(
     explorer: str, everything: Story, reading: Callable[..., Reader]
 ) -> None:
-    reader = reading(explorer)
+    reader = reading(explorer, viewport={"width": 390, "height": 500})
     page = live(reader.open("/nodes"))
     page.fill("#q", "half a question")
-    link = page.locator("main tbody a").nth(4)
-    link.focus()
+    page.evaluate("scrollTo(0, 400); document.querySelector('.box').scrollLeft = 60")
+    link = page.locator("main tbody a").nth(10)
+    link.evaluate("link => link.focus({preventScroll: true})")
+    before = link.bounding_box()
     kept = link.get_attribute("href")
     page.evaluate("document.activeElement.marked = true")
     path = registered(everything)
     expect(page.locator(f'main a[href="{path}"]')).to_be_visible()
     assert page.input_value("#q") == "half a question"
+    after = page.locator(":focus").bounding_box()
+    assert before
+    assert after
+    assert after["x"] == before["x"]
+    assert abs(after["y"] - before["y"]) < 2, "a row came above it, and it is where it was"
     assert page.evaluate("[document.activeElement.marked, document.activeElement.getAttribute('href')]") == [True, kept]
     shown = page.locator(".state strong").inner_text()
     assert shown == f"Block {everything.market.chain.head().number:,}"
@@ -199,11 +201,12 @@ def test_a_table_is_drawn_as_a_chart_that_stays_while_its_numbers_change(
         "Line chart. Jobs by round, Round 1 to 3. Accepted: 0 to 2, newest 0. Void: 0 to 1, newest 1. "
         "Fraud: 0 to 2, newest 0."
     )
-    assert legend(chart) == "Round3Accepted0Void1Fraud0", "the newest"
+    legend = chart.locator(".u-legend")
+    expect(legend).to_have_text("Round3Accepted0Void1Fraud0")  # the newest
     box = chart.locator(".u-over").bounding_box()
     assert box
     page.mouse.move(box["x"] + 2, box["y"] + 30)
-    assert legend(chart) == "Round1Accepted2Void0Fraud2", "those at the cursor"
+    expect(legend).to_have_text("Round1Accepted2Void0Fraud2")  # those at the cursor
     inked = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(each => each)"
     assert chart.locator("canvas").evaluate(inked)
     chart.locator("summary").click()
@@ -227,7 +230,7 @@ def test_pages_are_whole_without_scripts(explorer: str, everything: Story, readi
     assert not page.locator("#live, .copy, .chart").filter(visible=True).count()
     page.fill("#q", str(everything.cheat.owner.address))
     page.keyboard.press("Enter")
-    assert page.locator("h1").inner_text() == "Owner"
+    expect(page.locator("h1")).to_have_text("Owner")
 
 
 def test_the_content_is_one_key_away(explorer: str, reading: Callable[..., Reader]) -> None:
