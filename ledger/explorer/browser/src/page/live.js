@@ -1,5 +1,6 @@
 // A page that stays current: each event of the ledger has it ask for itself, and become the answer piece by piece, so
-// that focus, text in fields, open details and the place to which the reader scrolled stay.
+// that focus, text in fields, open details and the place to which the reader scrolled stay. What a script made stays too
+// in an element with data-keep, or inside of one with data-keep-inside. A template whose block "live" is empty stays whole.
 import htmx from 'htmx.org/dist/htmx.esm.js';
 
 const LEAST_MILLISECONDS = 1000; // between two requests
