@@ -285,7 +285,7 @@ contracts/node_modules/.stamp: contracts/package-lock.json | .venv/.npm
 	@touch $@
 
 # Scripts of the explorer's pages, which are whole without them too.
-$(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build $(wildcard ledger/explorer/browser/src/*.js)
+$(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build $(wildcard ledger/explorer/browser/src/*.js ledger/explorer/browser/src/*/*.js)
 	ledger/explorer/browser/build .venv/explorer/node_modules
 	@touch $@
 

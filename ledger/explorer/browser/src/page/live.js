@@ -1,6 +1,7 @@
 // A page that stays current: each event of the ledger has it ask for itself, and become the answer piece by piece, so
-// that focus, text in fields, open details and the place to which the reader scrolled stay. What a script made stays too
-// in an element with data-keep, or inside of one with data-keep-inside. A template whose block "live" is empty stays whole.
+// that focus, text in fields, open details and the place to which the reader scrolled stay. An element with data-keep
+// stays as scripts made it; one with data-keep-inside keeps its children. A template whose block "live" is empty makes
+// a page that stays as it is.
 import htmx from 'htmx.org/dist/htmx.esm.js';
 
 const LEAST_MILLISECONDS = 1000; // between two requests
