@@ -77,7 +77,9 @@ def create_app(chain: Chain, database: Database, follower: Follower, actions: bo
     add_actions(app, chain, actions)
     _tag_answers(app, service)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
-    app.add_middleware(Negotiator, pages=create_pages(service))
+    pages = create_pages(service)
+    app.state.live = pages.state.live
+    app.add_middleware(Negotiator, pages=pages)
     return app
 
 

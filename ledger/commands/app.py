@@ -163,7 +163,8 @@ def serve(
     telemetry.configure("ledger")
     with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        run_server(create_app(chain, database, Follower(chain, database), actions), listener, grace_seconds=None)
+        app = create_app(chain, database, Follower(chain, database), actions)
+        run_server(app, listener, grace_seconds=None, ending=app.state.live.close)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -22,7 +22,8 @@ from ledger.book import Kind
 from ledger.explorer import rendering, views
 from ledger.explorer.chain_figures import Figures, of_node, of_owner
 from ledger.explorer.links import Links
-from ledger.explorer.negotiation import STATIC
+from ledger.explorer.live import LiveFeed
+from ledger.explorer.negotiation import LIVE, STATIC
 from ledger.explorer.renderer import Renderer
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
@@ -45,6 +46,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     app.state.service = service
     rendering.environment()
     renderer = Renderer(service)
+    feed = app.state.live = LiveFeed(renderer.event)
     _things(app, renderer)
     _lists(app, renderer)
     _checks(app, renderer, service)
@@ -56,6 +58,10 @@ def create_pages(service: LedgerService) -> FastAPI:
         if found is None:
             raise HTTPException(404, "Not Found")
         return found
+
+    @app.get(LIVE)
+    async def live(request: Request) -> Response:
+        return feed.stream(request.client.host if request.client else "")
 
     return app
 
@@ -250,7 +256,9 @@ def _refusals(app: FastAPI, renderer: Renderer) -> None:
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
         sentence = f"there is no page {request.url.path}" if error.detail == "Not Found" else str(error.detail)
-        return renderer.refusal(request, error.status_code, sentence)
+        answer = renderer.refusal(request, error.status_code, sentence)
+        answer.headers.update(error.headers or {})
+        return answer
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -12,6 +12,8 @@ HTML = ("text/html", "application/xhtml+xml")
 JSON = ("application/json",)
 STATIC = "/static/"
 """Folder of the style sheet, whatever is asked for: browsers ask for CSS by ``text/css,*/*``."""
+LIVE = "/live"
+"""Path of the streams of events, whatever is asked for."""
 NO_PAGE = ("/health", "/openapi.json")
 """Paths that answer with JSON alone."""
 
@@ -43,7 +45,7 @@ class Negotiator:
             return
         path: str = scope["path"]
         wants_page = path not in NO_PAGE and prefers_html(Headers(scope=scope).get("accept", ""))
-        chosen = self._pages if path.startswith(STATIC) or wants_page else self._api
+        chosen = self._pages if path.startswith(STATIC) or path == LIVE or wants_page else self._api
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":

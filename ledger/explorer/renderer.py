@@ -14,6 +14,7 @@ from ledger.api.service import LedgerService, Snapshot
 from ledger.explorer.chain_figures import ChainFiguresReader, Figures
 from ledger.explorer.freshness import ChainWatch
 from ledger.explorer.links import Links
+from ledger.explorer.live import event_of
 from ledger.explorer.rendering import render
 from ledger.explorer.views import time_of
 from ledger.queries import lookup
@@ -50,6 +51,12 @@ class Renderer:
         if view.block_hash is None:
             now = max(now, int(time.time()))
         return self._shown(request, template, 200, here, own, view=found, now=now)
+
+    def event(self) -> bytes:
+        """Returns the event that tells of the newest block."""
+        with self._service.database.reading() as connection:
+            here = lookup.at(connection)
+        return event_of(here, self._watch.freshness(here))
 
     def refusal(self, request: Request, code: int, sentence: str) -> Response:
         """Returns a page with one sentence."""

@@ -13,7 +13,7 @@ from ledger.api.bodies import Item, pack_cursor
 from ledger.explorer.matrix import Matrix, matrix
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
-from ledger.queries.run_progress import ENDED, RunOutlook, run_progress, spent_per_second
+from ledger.queries.run_progress import ENDED, ROUNDS, RunOutlook, run_progress, spent_per_second, staleness
 from ledger.queries.verdicts import NodeVerdict, newest_verdicts
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
@@ -53,12 +53,14 @@ class RunView:
     """A run: its terms, its newest rounds and checkpoints, its money, and some of its members.
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
+    ``staleness`` is by how many versions the jobs were behind on which each of the newest versions was trained.
     """
 
     run: facts.Run
     terms: tuple[facts.RunTerms, ...]
     progress: RunOutlook
     lasts_seconds: float | None
+    staleness: dict[int, float]
     checkpoints: tuple[facts.Checkpoint, ...]
     members: tuple[facts.Membership, ...]
     members_in_all: int
@@ -143,12 +145,14 @@ def run_view(connection: Connection, run: int, now: int) -> RunView | None:
         return None
     progress = run_progress(connection, run)
     rate = spent_per_second(progress.rounds, now)
+    points = lookup.newest(connection, facts.Checkpoint, None, ROUNDS, run=run)
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
-        checkpoints=lookup.newest(connection, facts.Checkpoint, None, GLANCE_ITEMS, run=run),
+        staleness=staleness(connection, points),
+        checkpoints=points[:GLANCE_ITEMS],
         members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, run=run),
         members_in_all=_count(connection, facts.Membership, run=run),
     )

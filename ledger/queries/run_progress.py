@@ -11,7 +11,6 @@ from sqlalchemy import Connection, func, select
 from ledger import facts
 from ledger.facts.fact import Wide
 from ledger.queries import lookup
-from ledger.queries.lookup import every
 from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
 from protocol.errors import Rejected
@@ -85,7 +84,7 @@ def run_progress(connection: Connection, run: int) -> RunOutlook:
         versions=_versions(connection, run),
         published_at=newest.timestamp,
         closed=fact.closed,
-        staleness=_staleness(connection, newest),
+        staleness=staleness(connection, [newest]).get(newest.version),
         rounds=tuple(_progress(each, outcomes[each.round]) for each in rounds),
         open_rounds=sum(each.state not in ENDED for each in rounds),
         escrow=fact.escrow,
@@ -142,14 +141,22 @@ def _progress(round_: facts.Round, verdicts: Counter[str]) -> RoundProgress:
     )
 
 
-def _staleness(connection: Connection, newest: facts.Checkpoint) -> float | None:
-    """Returns by how many versions the jobs were behind on which the newest version was trained."""
-    behind = []
-    for each in every(connection, facts.Consumption, run=newest.run, version=newest.version):
-        round_ = find_fact(connection, facts.Round, each.round)
-        if round_ is not None:
-            behind += [newest.previous - round_.policy_version] * each.jobs.bit_count()
-    return sum(behind) / len(behind) if behind else None
+def staleness(connection: Connection, points: Sequence[facts.Checkpoint]) -> dict[int, float]:
+    """Returns by how many versions, on average, the jobs were behind on which versions of one run were trained.
+
+    Versions that were trained on no job are left out.
+    """
+    previous = {each.version: each.previous for each in points}
+    consumed, rounds = TABLES[facts.Consumption].c, TABLES[facts.Round].c
+    wanted = select(consumed.version, consumed.jobs, rounds.policy_version).join(
+        TABLES[facts.Round], rounds.round == consumed.round
+    )
+    jobs, behind = Counter[int](), Counter[int]()
+    chosen = wanted.where(consumed.run.in_({each.run for each in points}), consumed.version.in_(previous))
+    for version, taken, policy in connection.execute(chosen):
+        jobs[version] += taken.bit_count()
+        behind[version] += (previous[version] - policy) * taken.bit_count()
+    return {version: behind[version] / count for version, count in sorted(jobs.items()) if count}
 
 
 def spent_per_second(rounds: Sequence[RoundProgress], now: int) -> float | None:

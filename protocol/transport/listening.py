@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol.errors import Misconfigured
@@ -11,8 +12,16 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-def run_server(app: ASGIApp, listener: socket.socket, grace_seconds: int | None = 1) -> None:
-    """Serves ``app`` until the process is told to stop, then waits up to ``grace_seconds`` for open connections."""
+def run_server(
+    app: ASGIApp,
+    listener: socket.socket,
+    grace_seconds: int | None = 1,
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Serves ``app`` until the process is told to stop, then waits up to ``grace_seconds`` for open connections.
+
+    ``ending`` is called before that wait: it ends answers that would go on for good.
+    """
     # Imported late, so that nodes without a server's packages never load them.
     import uvicorn
 
@@ -28,7 +37,13 @@ def run_server(app: ASGIApp, listener: socket.socket, grace_seconds: int | None 
         access_log=False,
         timeout_graceful_shutdown=grace_seconds,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+
+    class EndingServer(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            ending()
+            await super().shutdown(sockets)
+
+    EndingServer(config).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -26,9 +26,9 @@ WITHOUT = ("--single-process", "--no-zygote", "--disable-web-security", "--allow
 """Flags for a server without processes, under which a page is not as isolated as in a reader's browser."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium without a window."""
+    """Chromium without a window. Its driver's event loop is this thread's, so that it ends with a file's tests."""
     unpacked = json.loads(CHROMIUM.read_text())
     flags = [flag for flag in unpacked["args"] if not flag.startswith(WITHOUT)]
     with sync_playwright() as playwright:
@@ -98,7 +98,8 @@ def _tabs(browser: Browser) -> Iterator[Callable[..., Reader]]:
     contexts = []
 
     def tab(url: str, **context: object) -> Reader:
-        contexts.append(browser.new_context(**context))  # type: ignore[arg-type]
+        # A browser whose system is set to no language names one to its pages that no script takes.
+        contexts.append(browser.new_context(**{"locale": "en-US", **context}))  # type: ignore[arg-type]
         return Reader(contexts[-1].new_page(), url)
 
     yield tab

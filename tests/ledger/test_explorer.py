@@ -344,12 +344,13 @@ GROUNDS = ("ground", "surface")
 TEXTS = [(name, ground) for name in ("text", "muted", "link") for ground in GROUNDS]
 TEXTS += [(tone, f"{tone}-ground") for tone in ("good", "bad", "warn", "idle")] + [("button-text", "button")]
 SHAPES = [("focus", ground) for ground in GROUNDS] + [("muted", "ground"), ("bad", "ground"), ("focus", "idle-ground")]
+SHAPES += [(name, "surface") for name in ("series-1", "series-2", "series-3", "series-4", "good", "idle", "bad")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_palette_has_the_contrast_of_wcag_aa(scheme: str) -> None:
     blocks = re.findall(r":root \{(.*?)\}", style(), re.DOTALL)
-    light, dark = (dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6});", block)) for block in blocks)
+    light, dark = (dict(re.findall(r"--([a-z0-9-]+): #([0-9a-f]{6});", block)) for block in blocks)
     assert light.keys() == dark.keys(), "each colour has a value in both"
     colours = light if scheme == "light" else dark
     for pairs, least in ((TEXTS, 4.5), (SHAPES, 3.0)):
