@@ -15,7 +15,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
@@ -52,6 +52,7 @@ help:
 	@echo "make fuzz-api        both APIs and the pages, asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
 	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
+	@echo "make evms            the market on a second chain: blocks of 0.25 and 12 s, logs by tens, requests refused   (BLOCKS=slow)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16, MODEL=smollm2)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
@@ -184,6 +185,9 @@ chaos: .venv/.test contracts/node_modules/.stamp
 calibrate: .venv/.localnet .venv/.vllm $(if $(MODEL),model-$(MODEL))
 	@$(BIN)/python -m tests.zoo.calibrate $(if $(DTYPE),--dtype $(DTYPE)) $(if $(MODEL),--model $(MODEL))
 
+evms: .venv/.test .venv/evms/.stamp contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.evms $(if $(BLOCKS),--only $(BLOCKS))
+
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.gas
 
@@ -262,6 +266,11 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 .venv/qwen3/.stamp: tests/shapes/package-lock.json | .venv/.npm
 	mkdir -p .venv/qwen3 && cp tests/shapes/package.json tests/shapes/package-lock.json .venv/qwen3
 	cd .venv/qwen3 && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.venv/evms/.stamp: tests/evms/package-lock.json tests/evms/hardhat.config.cjs | .venv/.npm
+	mkdir -p .venv/evms && cp tests/evms/package.json tests/evms/package-lock.json tests/evms/hardhat.config.cjs .venv/evms
+	cd .venv/evms && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Apart, as accelerate is among them.

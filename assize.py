@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "receipts": ("protocol.node.commands.receipts", "app", "Collect stores' receipts and refusals; check them."),
     "weights": ("protocol.node.commands.weights", "app", "Fetch versions of a run's model, checked against the chain."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
+    "contracts": ("protocol.node.commands.contracts.command", "app", "Deploy the contracts, verify and run them."),
     "send": ("protocol.node.commands.send", "send", "Send a transaction that was signed elsewhere."),
     "notices": ("protocol.node.commands.notices", "app", "Messages about own nodes, credits and runs."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),

@@ -7,6 +7,7 @@ not in time, or at too great a length; or it answered with a JSON-RPC error (``R
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ TIMEOUT_SECONDS = 10.0
 LEAST_BYTES_PER_SECOND = 1 << 20
 MOST_BYTES = 64 << 20
 """Most bytes of an answer: at the lowest speed, a dripping endpoint holds its caller for about a minute."""
+
+MOST_WAITING_SECONDS = 10.0
+"""Longest time in all for which a request waits because its endpoint asks to slow down and says for how long."""
 
 MOST_IN_BATCH = 200
 """Most requests in one round trip. Providers allow between a hundred and a thousand."""
@@ -120,9 +124,8 @@ class Rpc:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": request.method, "params": list(request.params)}
 
     def _post(self, body: Any) -> Any:
-        self.round_trips += 1
         try:
-            status, content = self._answer(body)
+            status, content = self._patiently(body)
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise Misconfigured(f"invalid RPC URL {self.url!r}: expected http(s)://host") from error
         except httpx.HTTPError as error:
@@ -136,15 +139,30 @@ class Rpc:
         except ValueError as error:
             raise Unavailable(f"invalid answer from {self.url}: expected JSON-RPC, got HTTP {status}") from error
 
-    def _answer(self, body: Any) -> tuple[int, bytes]:
-        """Returns the answer's status and bytes."""
+    def _patiently(self, body: Any) -> tuple[int, bytes]:
+        """Returns the answer's status and bytes; asks again after the time that the endpoint names, within bounds."""
+        give_up = time.monotonic() + MOST_WAITING_SECONDS
+        while True:
+            self.round_trips += 1
+            status, content, wait = self._answer(body)
+            if status != httpx.codes.TOO_MANY_REQUESTS or wait is None or time.monotonic() + wait > give_up:
+                return status, content
+            time.sleep(wait)
+
+    def _answer(self, body: Any) -> tuple[int, bytes, float | None]:
+        """Returns the answer's status and bytes, and the seconds for which the endpoint asks to wait, if it does."""
         content = bytearray()
         with within(self._timeout_seconds) as deadline, self._http.stream("POST", self._address, json=body) as response:
             for piece in deadline.extended(response.iter_bytes(), LEAST_BYTES_PER_SECOND):
                 content += piece
                 if len(content) > MOST_BYTES:
                     raise Unavailable(f"the RPC at {self.url} sent more than {MOST_BYTES} bytes")
-            return response.status_code, bytes(content)
+            return response.status_code, bytes(content), _seconds(response.headers.get("retry-after", ""))
+
+
+def _seconds(text: str) -> float | None:
+    """Returns the seconds of a ``Retry-After`` header; None if there are none, also where it names a date."""
+    return float(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
 
 
 def _result(method: str, answer: Any) -> Any:

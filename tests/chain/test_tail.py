@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -22,7 +23,9 @@ from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
+from tests.chaos.between import Answer, Asked, Between, Forward
 from tests.conftest import Anvil, chain_fixtures, until
+from tests.evms.chain import Grudge, too_wide
 
 anvil_process, deployment = chain_fixtures("module")
 
@@ -442,3 +445,19 @@ def test_ranges_fetched_ahead_hold_every_event_once_also_where_the_rpc_is_gone_m
         rpc.url = url
         logs += drain(tail, max_blocks)
     assert amounts(logs) == list(range(1, 7))
+
+
+def test_a_range_that_an_endpoint_refused_is_hardly_asked_for_again(chain: Chain, anvil: Anvil) -> None:
+    anvil.rpc.call("anvil_mine", hex(600))
+    between, refused = Between(urlsplit(anvil.url).port or 0), 0
+    grudge = Grudge()
+
+    def counting(asked: Asked, forward: Forward) -> Answer | None:
+        nonlocal refused
+        refused += sum(each["method"] == "eth_getLogs" and too_wide(each["params"][0]) for each in asked.calls)
+        return grudge(asked, forward)
+
+    with between.interfering(counting), closing(Chain(between.url, chain.deployment)) as grudging:
+        drain(Tail(grudging, confirmations=0))
+    between.close()
+    assert 0 < refused < 15

@@ -42,6 +42,9 @@ FIRST_RANGE = 100
 WIDEST_RANGE = 20_000
 """Blocks per ``eth_getLogs`` during backfill: at first, and at most after doubling."""
 
+TRIED_AFTER = 100
+"""Ranges after which one wider than a refused one is tried again: most endpoints have a limit, some a bad moment."""
+
 UNCLEAR_POLLS = 20
 """Consecutive polls that may find blocks missing or on different forks while an endpoint catches up."""
 
@@ -99,7 +102,7 @@ class Tail:
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
-        self._range = FIRST_RANGE
+        self._range, self._widest, self._granted = FIRST_RANGE, WIDEST_RANGE, 0
         self._ahead = None if chain.witnesses else ahead
         self._fetched: _Fetched | None = None
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
@@ -213,7 +216,7 @@ class Tail:
             return self._roll_back()
         raws = _list_of(raw_logs)
         confirm_range(self._chain, fetched.requests, raws, end)
-        self._range = max(1, min(2 * self._range, width * FITTING_LOGS // max(len(raws), 1), WIDEST_RANGE))
+        self._widen(width, len(raws))
         if self._ahead and fetched.last < final:
             self._fetched = self._fetch(fetched.last + 1, min(final, fetched.last + self._range), self._ahead)
         found = self._grouped(raws, range(first, fetched.last + 1), block_of(end))
@@ -232,10 +235,17 @@ class Tail:
         return _Fetched(first, last, requests, answers)
 
     def _narrow(self, width: int, fault: RpcFault) -> None:
-        """Halves the range, which was too wide for the endpoint."""
+        """Halves the range, which was too wide for the endpoint, and keeps below it."""
         if width == 1:
             raise fault
-        self._range = width // 2
+        self._range, self._widest, self._granted = width // 2, width - 1, 0
+
+    def _widen(self, width: int, logs: int) -> None:
+        """Doubles the range, as far as its logs fit an answer and no such range was refused of late."""
+        self._granted += 1
+        if self._granted % TRIED_AFTER == 0:
+            self._widest = min(2 * self._widest, WIDEST_RANGE)
+        self._range = max(1, min(2 * self._range, width * FITTING_LOGS // max(logs, 1), self._widest))
 
     def _grouped(self, raws: list[dict[str, Any]], blocks: range, end: Block) -> list[BlockEvents]:
         by_block: dict[int, list[dict[str, Any]]] = defaultdict(list)

@@ -9,6 +9,9 @@ from protocol.errors import AssizeError
 GAS_WEI = 10**18
 """Balance that is enough for thousands of transactions."""
 
+GIVERS = {"anvil": "anvil_setBalance", "HardhatNetwork": "hardhat_setBalance"}
+"""Local test chains, as their versions begin, and the request that fills a balance."""
+
 
 def gives_gas(rpc: Rpc) -> bool:
     """Returns whether the chain is a local test chain, which gives its coin to anyone.
@@ -17,9 +20,14 @@ def gives_gas(rpc: Rpc) -> bool:
         Unavailable: the RPC does not answer.
     """
     try:
-        return str(rpc.call("web3_clientVersion")).startswith("anvil")
+        return _giver(rpc) is not None
     except RpcFault:  # a node without this method is none of a test chain
         return False
+
+
+def _giver(rpc: Rpc) -> str | None:
+    version = str(rpc.call("web3_clientVersion"))
+    return next((request for name, request in GIVERS.items() if version.startswith(name)), None)
 
 
 def give_gas(rpc: Rpc, address: str, wei: int = GAS_WEI) -> bool:
@@ -31,7 +39,7 @@ def give_gas(rpc: Rpc, address: str, wei: int = GAS_WEI) -> bool:
     if not gives_gas(rpc):
         return False
     if int(rpc.call("eth_getBalance", address, "latest"), 16) < wei:
-        rpc.call("anvil_setBalance", address, hex(wei))
+        rpc.call(str(_giver(rpc)), address, hex(wei))
     return True
 
 

@@ -1,0 +1,1 @@
+"""``assize contracts``: deploy the contracts onto a network, verify them, and their administration."""
