@@ -208,6 +208,10 @@ def _bytes(app: FastAPI, service: LedgerService) -> None:
     def evidence(root: Root) -> Response:
         return answered("evidence", root)
 
+    @app.get(BLOBS + "rules/{root}", summary="A run's rules, canonical JSON", response_class=Response, responses=raw)
+    def rules(root: Root) -> Response:
+        return answered("rules", root)
+
 
 def _checks(app: FastAPI, service: LedgerService) -> None:
     @app.get("/health", summary="How far the chain was read")

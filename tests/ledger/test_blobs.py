@@ -92,12 +92,12 @@ def test_without_a_source_or_its_bytes_there_is_a_sentence(
     missing = http.get(f"/blobs/artifacts/0x{'ab' * 32}")
     assert (missing.status_code, missing.json()["error"]) == (
         404,
-        f"the ledger's coordinator does not have the artifact 0x{'ab' * 32}",
+        f"the coordinator that this ledger asks does not have the artifact 0x{'ab' * 32}",
     )
     bare = TestClient(create_app(chain, database, Follower(chain, database)))
     refused = bare.get(f"/blobs/evidence/0x{'ab' * 32}")
     assert refused.status_code == 404
-    assert "without --coordinator" in refused.json()["error"]
+    assert "this ledger asks no coordinator" in refused.json()["error"]
     assert http.get("/blobs/artifacts/0x12").status_code == 422
 
 
