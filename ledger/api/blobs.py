@@ -77,6 +77,11 @@ class BlobSource:
         self._fetching = threading.BoundedSemaphore(FETCHES)
         self._waiting = threading.BoundedSemaphore(WAITING)
 
+    @property
+    def named(self) -> bool:
+        """True if the operator named a coordinator."""
+        return bool(self._clients)
+
     def close(self) -> None:
         """Closes the connections."""
         for client in self._clients:
@@ -100,7 +105,7 @@ class BlobSource:
         with self._lock:
             for root in roots:
                 key = (kind, root)
-                if self._clients and not (key in self._kept or key in self._under_way or self._full):
+                if self.named and not (key in self._kept or key in self._under_way or self._full):
                     self._begun(key, lambda root=root: self._fetched(kind, root))  # type: ignore[misc]
 
     def rules(self, rules_hash: bytes, seconds: float = FETCH_SECONDS) -> Rules:
@@ -166,8 +171,8 @@ class BlobSource:
 
     def _fetched(self, kind: BlobKind, root: bytes) -> bytes:
         """Returns the blob from the first coordinator that has it."""
-        if not self._clients:
-            raise NoBytes(f"{_named((kind, root))} is not on the chain, and this ledger asks no coordinator for bytes")
+        if not self.named:
+            raise NoBytes(f"{_named((kind, root))} is not on the chain, and this ledger asks no coordinator for it")
         failures = list[AssizeError]()
         for client in self._clients:
             try:

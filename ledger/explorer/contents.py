@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.api.blobs import BlobSource, VersionPlace
-from ledger.explorer.findings import BundleReading, MeasuredJob, read_bundle
+from ledger.explorer.findings import BundleReading, JobReading, read_bundle
 from ledger.explorer.rollouts import ShownArtifact, shown_artifact
 from ledger.explorer.texts import Decoder, Texts
 from ledger.facts import Checkpoint, Job, Seat
@@ -44,7 +44,7 @@ class NamedSeat:
 
 @dataclass(frozen=True, slots=True)
 class JobSources:
-    """What the chain says of where a job's bytes are found: its seats with evidence, its policy and its rules.
+    """Places of a job's bytes, as the chain has them: its seats with evidence, its policy and its rules.
 
     ``uri`` is the worker's own text. ``policy`` is the version that made it, None if the ledger does not know it, and
     ``trainer`` the address that signed its manifest.
@@ -59,7 +59,7 @@ class JobSources:
 
 @dataclass(frozen=True, slots=True)
 class JurorEvidence:
-    """What one juror measured of a job, beside its vote.
+    """Measurements of a job by one juror, beside its vote.
 
     Args:
         seat: the juror's seat.
@@ -72,7 +72,7 @@ class JurorEvidence:
     seat: Seat
     vote: str
     voted: Reason | None
-    measured: MeasuredJob | None
+    measured: JobReading | None
     problem: str
 
     @property
@@ -83,10 +83,14 @@ class JurorEvidence:
 
 @dataclass(frozen=True, slots=True)
 class JobContents:
-    """What a job's page shows of its bytes; ``artifact`` is None for the reason ``problem``."""
+    """Contents of a job for its page; ``artifact`` is None for the reason ``problem``.
+
+    ``asked`` is False if the operator named no coordinator, so that there is nothing to show.
+    """
 
     artifact: ShownArtifact | None
     problem: str
+    asked: bool
     evidence: tuple[JurorEvidence, ...]
 
 
@@ -108,8 +112,8 @@ class Contents:
         try:
             artifact = self._artifact(job, sources, first, _marks(evidence), until)
         except (Rejected, Unavailable) as error:
-            return JobContents(None, str(error), evidence)
-        return JobContents(artifact, "", evidence)
+            return JobContents(None, str(error), self._blobs.named, evidence)
+        return JobContents(artifact, "", True, evidence)
 
     def bundle(self, named: NamedSeat, until: float) -> BundleReading:
         """Returns the bundle that a seat's vote names.

@@ -42,7 +42,7 @@ class RecordStep:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredJob:
+class JobReading:
     """One job in one bundle: the juror's reason, the first findings of ``findings_in_all``, and numbers.
 
     ``step`` is None if the juror could not measure it.
@@ -62,7 +62,7 @@ class BundleReading:
     """A bundle of evidence whose root and signature are right: its rules, and its jobs by number."""
 
     rules_hash: bytes
-    jobs: Mapping[int, MeasuredJob]
+    jobs: Mapping[int, JobReading]
 
 
 def read_bundle(signed: SignedEvidence, expected: tuple[int, str, int, int, int], key: str) -> BundleReading:
@@ -87,11 +87,11 @@ def read_bundle(signed: SignedEvidence, expected: tuple[int, str, int, int, int]
     return BundleReading(bundle.rules_hash, {each.job: _job(each, bundle.thresholds) for each in bundle.jobs})
 
 
-def _job(job: JobEvidence, thresholds: Mapping[str, float | None]) -> MeasuredJob:
+def _job(job: JobEvidence, thresholds: Mapping[str, float | None]) -> JobReading:
     kept = job.findings[:MOST_FINDINGS]
     numbers = () if job.measurements is None else tuple(_numbers(job.measurements, thresholds))
     step = None if job.measurements is None else step_of(job.measurements)
-    return MeasuredJob(job.node, job.root, job.reason, kept, len(job.findings), numbers, step)
+    return JobReading(job.node, job.root, job.reason, kept, len(job.findings), numbers, step)
 
 
 def _numbers(measured: Measurements, thresholds: Mapping[str, float | None]) -> Iterable[Measured]:

@@ -189,3 +189,8 @@ def _measured(edited: bool) -> Measurements:
     return Measurements(
         count, flips, np.zeros(2, np.uint32), margins, margins, some, llr, some, some, size, rel, rel * 9
     )
+
+
+def pages_with_bytes(told: Shown) -> list[str]:
+    """Every page that shows bytes, in each of its states."""
+    return [f"/why/jobs/{told.round}/{job}" for job in (1, 2, 4)] + [f"/why/jobs/{told.round}/3?first=16"]
