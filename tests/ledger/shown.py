@@ -193,4 +193,10 @@ def _measured(edited: bool) -> Measurements:
 
 def pages_with_bytes(told: Shown) -> list[str]:
     """Every page that shows bytes, in each of its states."""
-    return [f"/why/jobs/{told.round}/{job}" for job in (1, 2, 4)] + [f"/why/jobs/{told.round}/3?first=16"]
+    return [f"/why/jobs/{told.round}/{job}" for job in (1, 2, 4)] + [
+        f"/why/jobs/{told.round}/3?first=16",
+        f"/nodes/{told.story.honest.node}",
+        f"/nodes/{told.story.cheat.node}",
+        f"/nodes/{told.seats[0]}",
+        f"/credits/{told.story.honest.owner.address}",
+    ]
