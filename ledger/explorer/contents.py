@@ -26,11 +26,15 @@ from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.evidence import Finding, parse_signed
 from protocol.wire.manifest import Authority
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import decode
+from protocol.wire.rollout import Artifact, decode
 from protocol.wire.votes import Vote, reasons_of
 
 PAGE_SECONDS = 2.0
 """Longest time that a page waits for its bytes."""
+KEPT_ARTIFACTS, MOST_READ_BYTES = 4, 8 << 20
+"""Artifacts held in memory, the ones used last, and the largest file that is read for a page."""
+MOST_MARKS = 6
+"""Findings marked on one rollout."""
 SEATS_READ = 3
 """Bundles of a round that a node's page reads."""
 KEPT_BUNDLES = 512
@@ -165,6 +169,7 @@ class Contents:
         self._blobs, self._deployment = blobs, deployment
         self._texts = Texts(blobs)
         self._lock = threading.Lock()
+        self._artifacts: OrderedDict[bytes, tuple[Artifact, int]] = OrderedDict()
         self._bundles: OrderedDict[tuple[bytes, str], BundleReading] = OrderedDict()
 
     def job(self, job: Job, sources: JobSources, first: int) -> JobContents:
@@ -258,13 +263,28 @@ class Contents:
     def _artifact(
         self, job: Job, sources: JobSources, first: int, marks: Mapping[int, Sequence[tuple[int, str]]], until: float
     ) -> ShownArtifact:
-        blob = self._blobs.get("artifact", job.root, _left(until))
-        artifact = decode(blob[HEAD_BYTES:])
+        artifact, size = self._read(job.root, until)
         decoder, textless = self._decoder(sources, until)
         if (artifact.round, artifact.job, artifact.node) != (job.round, job.job, job.node):
             place = f"job {artifact.job} of round {artifact.round} by node {artifact.node}"
             raise Rejected(f"the bytes that the node signed are those of {place}")
-        return shown_artifact(artifact, len(blob) - HEAD_BYTES, first, decoder, textless, marks)
+        return shown_artifact(artifact, size, first, decoder, textless, marks)
+
+    def _read(self, root: bytes, until: float) -> tuple[Artifact, int]:
+        """Returns an artifact and the size of its file."""
+        with self._lock:
+            if (kept := self._artifacts.get(root)) is not None:
+                self._artifacts.move_to_end(root)
+                return kept
+        file = self._blobs.get("artifact", root, _left(until))[HEAD_BYTES:]
+        if len(file) > MOST_READ_BYTES:
+            raise Rejected(f"their file has {len(file)} bytes, more than the {MOST_READ_BYTES} that a page reads")
+        read = decode(file), len(file)
+        with self._lock:
+            self._artifacts[root] = read
+            while len(self._artifacts) > KEPT_ARTIFACTS:
+                self._artifacts.popitem(last=False)
+        return read
 
     def _decoder(self, sources: JobSources, until: float) -> tuple[Decoder | None, str]:
         """Returns the run's decoder, or None and the reason."""
@@ -296,7 +316,7 @@ def _marks(evidence: Sequence[JurorEvidence]) -> dict[int, list[tuple[int, str]]
             mark = (each.seat.juror, finding.reason.name.lower())
             if finding.rollout is not None and mark not in found[finding.rollout]:
                 found[finding.rollout].append(mark)
-    return found
+    return {rollout: marks[:MOST_MARKS] for rollout, marks in found.items()}
 
 
 def _steps(bundles: Sequence[BundleReading], job: Job) -> list[RecordStep]:

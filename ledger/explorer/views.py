@@ -231,7 +231,8 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
     held = find_fact(connection, facts.Job, number, job)
     judged = newest_verdicts(connection, node, (number, job + 1), 1) if held else ()
     verdict = next((one for one in judged if (one.round, one.job) == (number, job)), None)
-    return JobView(story, round_, job, node, held, verdict, job_sources(connection, round_, held) if held else None)
+    sources = job_sources(connection, round_, held) if held and isinstance(held.root, bytes) else None
+    return JobView(story, round_, job, node, held, verdict, sources)
 
 
 def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> JobSources:
