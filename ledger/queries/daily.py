@@ -18,16 +18,20 @@ MOST_ENTRIES, MOST_DAYS = 2_000, 30
 
 @dataclass(frozen=True, slots=True)
 class CreditDay:
-    """One day: ``came`` and ``went`` in wei; ``before`` is its distance in days to the newest one, at most 0."""
+    """One day: ``came`` and ``went`` in wei; ``before`` is its distance in days to the newest one, at most 0.
+
+    It is ``whole`` unless it is the only one, and has more movements than are read.
+    """
 
     day: date
     before: int
     came: int
     went: int
+    whole: bool
 
 
 def credits_by_day(connection: Connection, owner: str | None = None, node: int | None = None) -> tuple[CreditDay, ...]:
-    """Returns the newest days with movements and those between them, oldest first; each is whole."""
+    """Returns the newest days with movements and those between them, oldest first."""
     columns = TABLES[CreditEntry].c
     only = columns.owner == owner if node is None else columns.node == node
     newest = (
@@ -45,15 +49,17 @@ def credits_by_day(connection: Connection, owner: str | None = None, node: int |
         day = datetime.fromtimestamp(second, UTC).date()
         came, went = sums.get(day, (0, 0))
         sums[day] = (came + amount, went) if SIGN[kind] > 0 else (came, went + amount)
-    if len(rows) == MOST_ENTRIES and len(sums) > 1:
+    cut = len(rows) == MOST_ENTRIES
+    if cut and len(sums) > 1:
         sums.pop(min(sums))  # it may have begun before what was read
-    return _filled(sums)
+        cut = False
+    return _filled(sums, not cut)
 
 
-def _filled(sums: dict[date, tuple[int, int]]) -> tuple[CreditDay, ...]:
+def _filled(sums: dict[date, tuple[int, int]], whole: bool) -> tuple[CreditDay, ...]:
     if not sums:
         return ()
     first, last = min(sums), max(sums)
     length = min((last - first).days + 1, MOST_DAYS)
     days = [(before, last + timedelta(days=before)) for before in range(1 - length, 1)]
-    return tuple(CreditDay(day, before, *sums.get(day, (0, 0))) for before, day in days)
+    return tuple(CreditDay(day, before, *sums.get(day, (0, 0)), whole) for before, day in days)
