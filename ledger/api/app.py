@@ -4,6 +4,7 @@ Lists come in pages (``limit``, ``after``); every page names the block it holds 
 Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
 final, or a 404 or 409 says that a reorganisation undid it. Other answers carry the newest block's hash as their entity
 tag: who has one already asks with ``If-None-Match``, and gets a 304 without a body. Errors are ``{"error": sentence}``.
+Artifacts and evidence come as raw bytes from the coordinators that the operator named (``ledger.api.blobs``).
 A request that prefers HTML is answered by the explorer's page of the same address instead (``ledger.explorer``).
 """
 
@@ -21,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from ledger.api.actions import add_actions
+from ledger.api.blobs import BlobKind, BlobSource
 from ledger.api.bodies import DETECTION, AuditAnswer, Detection, Error, LedgerHealth, Page
 from ledger.api.parameters import (
     After,
@@ -31,6 +33,7 @@ from ledger.api.parameters import (
     InBlock,
     Limit,
     Owner,
+    Root,
     Since,
     Sought,
     TxHash,
@@ -38,7 +41,8 @@ from ledger.api.parameters import (
 )
 from ledger.api.service import LedgerService
 from ledger.explorer.app import create_pages
-from ledger.explorer.negotiation import Negotiator
+from ledger.explorer.negotiation import BLOBS, Negotiator
+from ledger.explorer.rendering import FOREVER
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
@@ -56,8 +60,13 @@ UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
 
 
-def create_app(chain: Chain, database: Database, follower: Follower, actions: bool = False) -> FastAPI:
-    """Returns the API; it starts ``follower`` and stops it with itself. With ``actions`` it offers calls to wallets."""
+def create_app(
+    chain: Chain, database: Database, follower: Follower, *, blobs: BlobSource | None = None, actions: bool = False
+) -> FastAPI:
+    """Returns the API; it starts ``follower`` and stops it with itself.
+
+    Without ``blobs`` it has none to pass on; with ``actions`` it offers calls to wallets.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -70,9 +79,11 @@ def create_app(chain: Chain, database: Database, follower: Follower, actions: bo
         title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
     )
     _say_errors(app)
-    service = app.state.service = LedgerService(chain, database, follower, actions)
+    service = LedgerService(chain, database, follower, blobs or BlobSource(), actions)
+    app.state.service = service
     _lists(app)
     _stories(app)
+    _bytes(app, service)
     _checks(app, service)
     add_actions(app, chain, actions)
     _tag_answers(app, service)
@@ -192,6 +203,26 @@ def _stories(app: FastAPI) -> None:
         return view.story("treasury", lookup.treasury_story)
 
 
+def _bytes(app: FastAPI, service: LedgerService) -> None:
+    def answered(kind: BlobKind, root: str) -> Response:
+        data = service.blobs.get(kind, bytes.fromhex(root[2:]))
+        return Response(data, media_type="application/octet-stream", headers=FOREVER)
+
+    raw: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+
+    @app.get(BLOBS + "artifacts/{root}", summary="An artifact's head and file", response_class=Response, responses=raw)
+    def artifact(root: Root) -> Response:
+        return answered("artifact", root)
+
+    @app.get(BLOBS + "evidence/{root}", summary="A juror's signed evidence", response_class=Response, responses=raw)
+    def evidence(root: Root) -> Response:
+        return answered("evidence", root)
+
+    @app.get(BLOBS + "rules/{root}", summary="A run's rules, canonical JSON", response_class=Response, responses=raw)
+    def rules(root: Root) -> Response:
+        return answered("rules", root)
+
+
 def _checks(app: FastAPI, service: LedgerService) -> None:
     @app.get("/health", summary="How far the chain was read")
     def health() -> LedgerHealth:
@@ -221,7 +252,9 @@ def _say_errors(app: FastAPI) -> None:
 def _tag_answers(app: FastAPI, service: LedgerService) -> None:
     @app.middleware("http")
     async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.method == "POST" or request.url.path in UNTAGGED or "as_of" in request.query_params:
+        path = request.url.path
+        untagged = path in UNTAGGED or path.startswith(BLOBS)
+        if request.method == "POST" or untagged or "as_of" in request.query_params:
             return await answered(request)
         tag = await run_in_threadpool(service.tag)
         known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from sqlalchemy import Connection
 from starlette.exceptions import HTTPException
 
+from ledger.api.blobs import BlobSource
 from ledger.api.bodies import LedgerHealth, Page, pack_cursor, unpack_cursor
 from ledger.audit import audit
 from ledger.audit.report import Report
@@ -92,11 +93,14 @@ class Snapshot:
 class LedgerService:
     """Answers the routes from the database, and reuses an audit while nothing has changed."""
 
-    def __init__(self, chain: Chain, database: Database, follower: Follower, actions: bool = False) -> None:
+    def __init__(
+        self, chain: Chain, database: Database, follower: Follower, blobs: BlobSource, actions: bool = False
+    ) -> None:
         self.actions = actions
         self.chain = chain
         self.database = database
         self.follower = follower
+        self.blobs = blobs
         self.reckoning = Reckoning()
         self._lock = threading.Lock()
         self._made_at = 0.0

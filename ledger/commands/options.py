@@ -31,6 +31,23 @@ Db = Annotated[
     str | None,
     typer.Option("--db", envvar="ASSIZE_LEDGER_DATABASE", help="SQLite file or database URL; one is made otherwise."),
 ]
+Coordinators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--coordinator",
+        envvar="ASSIZE_LEDGER_COORDINATORS",
+        help="URL of a run's coordinator, to fetch artifacts and jurors' evidence from; may be repeated.",
+    ),
+]
+Relays = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        envvar="ASSIZE_LEDGER_RELAYS",
+        help="Relay or origin of weights, to read manifests and rewards of versions from; may be repeated.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
 NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
 LOCAL = "http://127.0.0.1:8545"

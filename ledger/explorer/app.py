@@ -21,6 +21,7 @@ from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
 from ledger.explorer.chain_figures import Figures, of_node, of_owner
+from ledger.explorer.contents import Contents, JobContents, NodeContents
 from ledger.explorer.links import Links
 from ledger.explorer.live import LiveFeed
 from ledger.explorer.negotiation import LIVE, STATIC
@@ -36,6 +37,7 @@ from protocol.errors import AssizeError
 
 Before = Annotated[str | None, Query(description="The cursor of the page before.")]
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
+FirstRollout = Annotated[int, Query(ge=0, lt=1 << 16, description="The first rollout shown.")]
 ANCESTORS = 20
 """Versions of a lineage that a page shows."""
 
@@ -47,7 +49,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     rendering.environment()
     renderer = Renderer(service)
     feed = app.state.live = LiveFeed(renderer.event)
-    _things(app, renderer)
+    _things(app, renderer, service)
     _lists(app, renderer)
     _checks(app, renderer, service)
     _refusals(app, renderer)
@@ -66,8 +68,8 @@ def create_pages(service: LedgerService) -> FastAPI:
     return app
 
 
-def _things(app: FastAPI, renderer: Renderer) -> None:
-    page = renderer.page
+def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
+    page, contents = renderer.page, Contents(service.blobs, service.chain.deployment)
 
     @app.get("/")
     def now(request: Request, view: Asked) -> Response:
@@ -89,11 +91,17 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
 
     @app.get("/nodes/{node}")
     def node_(request: Request, view: Asked, node: Id) -> Response:
-        def ask(connection: Connection) -> tuple[views.NodeView, Any] | None:
-            found = views.node_view(connection, node)
-            return None if found is None else (found, DETECTION)
+        def ask(connection: Connection) -> tuple[views.NodeView, Any, Any] | None:
+            found = views.node_view(connection, node, service.blobs.named)
+            if found is None:
+                return None
+            shares = view.ledger.reckoning.shares(connection, node - 1, 1) if found.node.role == "worker" else ()
+            return found, DETECTION, next((share for share in shares if share.node == node), None)
 
-        return page(request, view, "node.html", f"node {node}", ask, lambda found: of_node(node))
+        def more(found: tuple[views.NodeView, Any, Any]) -> NodeContents:
+            return contents.node(found[0].rounds, found[0].refusals)
+
+        return page(request, view, "node.html", f"node {node}", ask, more, lambda found: of_node(node))
 
     @app.get("/credits/{owner}")
     def owner_(request: Request, view: Asked, owner: Owner) -> Response:
@@ -105,15 +113,18 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
         def figures(found: views.OwnerView | None) -> Figures:
             return of_owner(address, found.nodes if found else ())
 
-        return page(request, view, "owner.html", f"owner {address}", ask, figures)
+        return page(request, view, "owner.html", f"owner {address}", ask, figures=figures)
 
     @app.get("/why/jobs/{round}/{job}")
-    def job_(request: Request, view: Asked, round: Id, job: Id) -> Response:
+    def job_(request: Request, view: Asked, round: Id, job: Id, first: FirstRollout = 0) -> Response:
         def ask(connection: Connection) -> views.JobView | None:
             story = why_job(connection, round, job)
             return None if story is None else views.job_view(connection, story, round, job)
 
-        return page(request, view, "job.html", f"job {job} in a round {round}", ask)
+        def more(found: views.JobView) -> JobContents | None:
+            return None if found.sources is None or found.job is None else contents.job(found.job, found.sources, first)
+
+        return page(request, view, "job.html", f"job {job} in a round {round}", ask, more)
 
     @app.get("/why/entries/{block}/{log}")
     def entry_(request: Request, view: Asked, block: Id, log: Id) -> Response:

@@ -36,11 +36,13 @@ class Renderer:
         template: str,
         what: str,
         ask: Callable[[Connection], Any],
+        more: Callable[[Any], Any] = lambda found: None,
         figures: Callable[[Any], Figures] | None = None,
     ) -> Response:
         """Returns a page of what ``ask`` finds as of the block of ``view``; a refusal with 404 where that is None.
 
-        The page of a party has its ``figures``, by what was found, from the chain where the ledger is not current.
+        ``more`` adds to it what is not in the database, once that is no longer read. The page of a party has its
+        ``figures``, by what was found, from the chain where the ledger is not current.
         """
         with view.reading() as connection:
             found = ask(connection)
@@ -50,7 +52,7 @@ class Renderer:
             return self._shown(request, "refusal.html", 404, None, own, sentence=f"there is no {what}", code=404)
         if view.block_hash is None:
             now = max(now, int(time.time()))
-        return self._shown(request, template, 200, here, own, view=found, now=now)
+        return self._shown(request, template, 200, here, own, view=found, now=now, contents=more(found))
 
     def event(self) -> bytes:
         """Returns the event that tells of the newest block."""

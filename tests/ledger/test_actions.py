@@ -43,7 +43,7 @@ def database(told_once: Story, dispute: Dispute, tmp_path_factory: pytest.TempPa
 
 def client_of(database: Database, story: Story, actions: bool) -> TestClient:
     chain = story.market.chain
-    return TestClient(create_app(chain, database, Follower(chain, database), actions))
+    return TestClient(create_app(chain, database, Follower(chain, database), actions=actions))
 
 
 @pytest.fixture(scope="module")
