@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eth_utils import to_checksum_address
 from fastapi import FastAPI, Request, Response
@@ -47,21 +47,31 @@ from ledger.queries.verdicts import NodeVerdict
 from ledger.queries.why import Explanation, why_entry, why_job
 from ledger.store.database import Database
 from ledger.store.follower import Follower
+from ledger.store.rows import find_fact
 from protocol.chain.reading.client import Chain
 from protocol.errors import AssizeError
 from protocol.transport.index import add_index
+
+if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions
 
 UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
 
 
-def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
-    """Returns the API; it starts ``follower`` and stops it with itself."""
+def create_app(
+    chain: Chain, database: Database, follower: Follower, published: PublishedVersions | None = None
+) -> FastAPI:
+    """Returns the API; it starts ``follower`` and ``published``, and stops them with itself."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         follower.start()
+        if published is not None:
+            published.start()
         yield
+        if published is not None:
+            published.stop()
         follower.stop()
 
     refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}
@@ -69,10 +79,11 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
         title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
     )
     _say_errors(app)
-    service = app.state.service = LedgerService(chain, database, follower)
+    service = app.state.service = LedgerService(chain, database, follower, published)
     _lists(app)
     _stories(app)
     _checks(app, service)
+    _bytes(app, service)
     _tag_answers(app, service)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     app.add_middleware(Negotiator, pages=create_pages(service))
@@ -197,6 +208,19 @@ def _checks(app: FastAPI, service: LedgerService) -> None:
     def audited() -> AuditAnswer:
         report = service.audit()
         return AuditAnswer(audit="ok" if report.ok else "failed", report=report)
+
+
+def _bytes(app: FastAPI, service: LedgerService) -> None:
+    @app.get("/blobs/manifests/{run}/{version}", summary="The signed manifest of a version, as its trainer sent it")
+    def manifest(view: Asked, run: Id, version: Id) -> Response:
+        what = f"version {version} of run {run}"
+        point = view.story(what, lambda connection: find_fact(connection, Checkpoint, run, version))
+        if service.published is None:
+            raise HTTPException(404, "this ledger reads no manifests: it was started without --relay")
+        data = service.published.manifest(point)
+        if data is None:
+            raise HTTPException(404, f"the manifest of {what} was not read yet: {service.published.problem or 'wait'}")
+        return Response(data, media_type="application/json")
 
 
 def _say_errors(app: FastAPI) -> None:

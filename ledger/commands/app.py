@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.commands import questions, statement
-from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Relays, Rpc, opened, published_by
 from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
@@ -151,6 +151,7 @@ def serve(
     port: Annotated[
         int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
     ] = 8600,
+    relays: Relays = None,
 ) -> None:
     """Follow the chain and answer over HTTP: pages for browsers, JSON for other clients (OpenAPI at /openapi.json)."""
     from ledger.api.app import create_app
@@ -159,8 +160,9 @@ def serve(
 
     telemetry.configure("ledger")
     with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
+        published = published_by(relays, chain, database)
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        run_server(create_app(chain, database, Follower(chain, database)), listener, grace_seconds=None)
+        run_server(create_app(chain, database, Follower(chain, database), published), listener, grace_seconds=None)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions
     from ledger.store.database import Database
     from protocol.chain.reading.client import Chain
 
@@ -33,6 +34,15 @@ Db = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
 NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
+Relays = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        envvar="ASSIZE_LEDGER_RELAYS",
+        help="Relay or origin of weights, to read manifests and rewards of versions from; may be repeated.",
+    ),
+]
 LOCAL = "http://127.0.0.1:8545"
 LARGEST = 2**63 - 1
 """No round, run, version or block has a larger number, and no database knows one."""
@@ -48,3 +58,14 @@ def opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator
         if not no_sync:
             synchronise(chain, database)
         yield chain, database
+
+
+def published_by(relays: list[str] | None, chain: Chain, database: Database) -> PublishedVersions | None:
+    """Returns the published files of versions as these relays have them; None without relays."""
+    if not relays:
+        return None
+    from ledger.api.published import PublishedVersions
+    from ledger.settings import versions_folder
+
+    folder = versions_folder(database, chain.deployment)
+    return PublishedVersions(chain.deployment, database, relays, folder)

@@ -70,7 +70,7 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
     @app.get("/runs/{run}")
     def run_(request: Request, view: Asked, run: Id) -> Response:
         def ask(connection: Connection) -> views.RunView | None:
-            return views.run_view(connection, run, _now(connection, view))
+            return views.run_view(connection, run, _now(connection, view), view.ledger.published)
 
         return page(request, view, "run.html", f"run {run}", ask)
 

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ledger.explorer import links
 from ledger.explorer.negotiation import STATIC
+from ledger.explorer.series import series_of
 from ledger.facts import Node
 from protocol.times import spell
 
@@ -133,6 +134,7 @@ def environment() -> Environment:
         "condition": condition,
         "short": links.short,
         "spelled": links.spelled,
+        "series_of": series_of,
     }
     for name in made.list_templates():
         made.get_template(name)  # compiled now, not in the first request: half a second in all

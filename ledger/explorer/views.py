@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from sqlalchemy import Connection, func, select
 
@@ -13,18 +13,35 @@ from ledger.api.bodies import Item, pack_cursor
 from ledger.explorer.matrix import Matrix, matrix
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
-from ledger.queries.run_progress import ENDED, RunOutlook, run_progress, spent_per_second
-from ledger.queries.verdicts import NodeVerdict, newest_verdicts
+from ledger.queries.run_costs import ProviderCost, providers_since
+from ledger.queries.run_progress import (
+    ENDED,
+    RunOutlook,
+    VersionProgress,
+    run_progress,
+    spent_per_second,
+    version_progress,
+)
+from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_verdicts, refused_jobs
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
 from protocol.wire.assignments import assignee_of
 
+if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions, VersionRewards
+
 PAGE_ITEMS = 50
 """Items of a list's page."""
 GLANCE_ITEMS = 10
 """Items of a list that is part of another page."""
+SERIES_ITEMS = 100
+"""Newest rounds or versions of a series."""
+PROVIDER_ROUNDS = 50
+"""Newest rounds whose providers and refusals the page of a run sums up."""
+MOST_REFUSED = 200
+"""Refused jobs that it counts by reason."""
 MOMENTS = 80
 """Events of a time line's page."""
 
@@ -49,10 +66,29 @@ class NowView:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionPoint:
+    """A version with its rewards; None where they were not read."""
+
+    made: VersionProgress
+    rewards: VersionRewards | None
+
+
+@dataclass(frozen=True, slots=True)
+class RewardsRead:
+    """State of the rewards on a page: the relays that they come from, none unread, and why they are not there."""
+
+    relays: tuple[str, ...]
+    unread: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
-    """A run: its terms, its newest rounds and checkpoints, its money, and some of its members.
+    """A run: its terms, its newest rounds and versions, its money, and some of its members.
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
+    ``versions`` are the newest after version 0, newest first; ``providers`` and ``refusals`` are of the newest
+    ``PROVIDER_ROUNDS`` of its rounds.
     """
 
     run: facts.Run
@@ -60,6 +96,10 @@ class RunView:
     progress: RunOutlook
     lasts_seconds: float | None
     checkpoints: tuple[facts.Checkpoint, ...]
+    versions: tuple[VersionPoint, ...]
+    rewards: RewardsRead
+    providers: tuple[ProviderCost, ...]
+    refusals: tuple[RefusedJobs, ...]
     members: tuple[facts.Membership, ...]
     members_in_all: int
 
@@ -136,19 +176,30 @@ def now_view(connection: Connection) -> NowView:
     )
 
 
-def run_view(connection: Connection, run: int, now: int) -> RunView | None:
-    """Returns a run as of the Unix second ``now``, or None."""
+def run_view(connection: Connection, run: int, now: int, published: PublishedVersions | None) -> RunView | None:
+    """Returns a run as of the Unix second ``now``, with the rewards that ``published`` has by now; or None."""
     fact = find_fact(connection, facts.Run, run)
     if fact is None:
         return None
-    progress = run_progress(connection, run)
+    progress = run_progress(connection, run, SERIES_ITEMS)
     rate = spent_per_second(progress.rounds, now)
+    checkpoints = lookup.newest(connection, facts.Checkpoint, None, SERIES_ITEMS, run=run)
+    trained = [each for each in checkpoints if each.version > 0]
+    read = published.rewards(run, trained) if published is not None else {}
+    versions = version_progress(connection, run, trained)
+    recent = [each.round for each in progress.rounds[:PROVIDER_ROUNDS]]
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
-        checkpoints=lookup.newest(connection, facts.Checkpoint, None, GLANCE_ITEMS, run=run),
+        checkpoints=checkpoints[:GLANCE_ITEMS],
+        versions=tuple(VersionPoint(each, read.get(each.version)) for each in versions),
+        rewards=RewardsRead(
+            *((published.urls, len(trained) - len(read), published.problem) if published else ((), 0, ""))
+        ),
+        providers=providers_since(connection, run, recent[-1]) if recent else (),
+        refusals=refused_jobs(connection, recent, MOST_REFUSED),
         members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, run=run),
         members_in_all=_count(connection, facts.Membership, run=run),
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TextIO
 
 from protocol.broadcast.deltas.applying import catch_up
-from protocol.broadcast.fetching import fetch_chunks, fetch_manifest, reading
+from protocol.broadcast.fetching import fetch_chunks, fetch_file, fetch_manifest, reading
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
-from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.errors import Misconfigured, Unavailable
 from protocol.files import lock
 from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint, check_contents, check_sizes
@@ -115,10 +115,7 @@ class Checkpoints:
         with tempfile.TemporaryDirectory() as folder:
             store = VersionStore(Path(folder))
             signed = fetch_manifest(self.sources, self.run, version, root, self.authority, store)
-            size = next((file.size for file in signed.manifest.files if file.name == name), None)
-            if size is not None and size > most_bytes:
-                raise Rejected(f"{name} of version {version} has {size} bytes, expected at most {most_bytes}")
-            return None if size is None else reading(self.sources, signed, store)(name, 0, size)
+        return fetch_file(self.sources, signed, name, most_bytes)
 
     def newest(self) -> int | None:
         """Returns the newest version held, or None."""

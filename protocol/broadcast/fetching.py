@@ -6,10 +6,13 @@ has no room for.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from protocol.broadcast.chunk_queue import ChunkQueue, TakenChunk
@@ -175,6 +178,26 @@ def reading(sources: Sources, signed: SignedManifest, store: VersionStore) -> Re
         return b"".join(parts)[offset : offset + size]
 
     return read
+
+
+def fetch_file(sources: Sources, signed: SignedManifest, name: str, most_bytes: int) -> bytes | None:
+    """Returns one file of a version, verified, without the rest; None if the version has no such file.
+
+    Raises:
+        Unavailable: no source has it.
+        Rejected: it has more than ``most_bytes``, or other bytes than the manifest promises.
+    """
+    file = next((each for each in signed.manifest.files if each.name == name), None)
+    if file is None:
+        return None
+    if file.size > most_bytes:
+        version = signed.manifest.version
+        raise Rejected(f"{name} of version {version} has {file.size} bytes, expected at most {most_bytes}")
+    alone = replace(signed, manifest=replace(signed.manifest, files=(file,)))  # room is made for this file only
+    with tempfile.TemporaryDirectory() as folder:
+        store = VersionStore(Path(folder))
+        store.put_manifest(alone)
+        return reading(sources, alone, store)(name, 0, file.size)
 
 
 def _read_chunk(sources: Sources, signed: SignedManifest, chunk: Chunk, store: VersionStore) -> bytes:
