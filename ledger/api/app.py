@@ -62,7 +62,7 @@ UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 def create_app(
     chain: Chain, database: Database, follower: Follower, published: PublishedVersions | None = None
 ) -> FastAPI:
-    """Returns the API; it starts ``follower`` and ``published``, and stops them with itself."""
+    """Returns the API; it starts ``published``, and starts ``follower`` and stops it with itself."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -70,8 +70,6 @@ def create_app(
         if published is not None:
             published.start()
         yield
-        if published is not None:
-            published.stop()
         follower.stop()
 
     refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}

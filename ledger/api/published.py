@@ -102,7 +102,7 @@ class PublishedVersions:
         """Starts reading in a thread."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stops reading; a request under way fails."""
         self._stopping.set()
         self._sources.close()

@@ -159,8 +159,11 @@ def serve(
     from protocol.node import telemetry
 
     telemetry.configure("ledger")
-    with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
-        published = published_by(relays, chain, database)
+    with (
+        opened(rpc, addresses, db, no_sync=True) as (chain, database),
+        listen(host, port) as listener,
+        published_by(relays, chain, database) as published,
+    ):
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         run_server(create_app(chain, database, Follower(chain, database), published), listener, grace_seconds=None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,12 +60,15 @@ def opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator
         yield chain, database
 
 
-def published_by(relays: list[str] | None, chain: Chain, database: Database) -> PublishedVersions | None:
-    """Returns the published files of versions as these relays have them; None without relays."""
+@contextmanager
+def published_by(relays: list[str] | None, chain: Chain, database: Database) -> Iterator[PublishedVersions | None]:
+    """Yields the published files of versions as these relays have them; None without relays."""
     if not relays:
-        return None
+        yield None
+        return
     from ledger.api.published import PublishedVersions
     from ledger.settings import versions_folder
 
     folder = versions_folder(database, chain.deployment)
-    return PublishedVersions(chain.deployment, database, relays, folder)
+    with closing(PublishedVersions(chain.deployment, database, relays, folder)) as published:
+        yield published

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from sqlalchemy import Connection, func, select
@@ -71,6 +72,9 @@ class VersionPoint:
 
     made: VersionProgress
     rewards: VersionRewards | None
+    tainted: int
+    tx_hash: bytes
+    block_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +92,22 @@ class RunView:
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
     ``versions`` are the newest after version 0, newest first; ``providers`` and ``refusals`` are of the newest
-    ``PROVIDER_ROUNDS`` of its rounds.
+    ``summed`` of its rounds. ``shown`` rounds are part of series. ``accuracy`` by version is the trainer's own figure.
     """
 
     run: facts.Run
     terms: tuple[facts.RunTerms, ...]
     progress: RunOutlook
     lasts_seconds: float | None
-    checkpoints: tuple[facts.Checkpoint, ...]
     versions: tuple[VersionPoint, ...]
     rewards: RewardsRead
     providers: tuple[ProviderCost, ...]
     refusals: tuple[RefusedJobs, ...]
     members: tuple[facts.Membership, ...]
     members_in_all: int
+    summed: int
+    shown: int = SERIES_ITEMS
+    accuracy: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,25 +182,37 @@ def now_view(connection: Connection) -> NowView:
     )
 
 
-def run_view(connection: Connection, run: int, now: int, published: PublishedVersions | None) -> RunView | None:
-    """Returns a run as of the Unix second ``now``, with the rewards that ``published`` has by now; or None."""
+def run_view(
+    connection: Connection, run: int, now: int, published: PublishedVersions | None, rounds: int = PROVIDER_ROUNDS
+) -> RunView | None:
+    """Returns a run as of the Unix second ``now``, or None.
+
+    Args:
+        connection: to the database.
+        run: id of the run.
+        now: time from which the escrow's end is reckoned.
+        published: has the rewards that were read by now.
+        rounds: newest rounds whose providers and refusals are summed up.
+    """
     fact = find_fact(connection, facts.Run, run)
     if fact is None:
         return None
-    progress = run_progress(connection, run, SERIES_ITEMS)
+    progress = run_progress(connection, run, max(SERIES_ITEMS, rounds))
     rate = spent_per_second(progress.rounds, now)
     checkpoints = lookup.newest(connection, facts.Checkpoint, None, SERIES_ITEMS, run=run)
     trained = [each for each in checkpoints if each.version > 0]
     read = published.rewards(run, trained) if published is not None else {}
     versions = version_progress(connection, run, trained)
-    recent = [each.round for each in progress.rounds[:PROVIDER_ROUNDS]]
+    recent = [each.round for each in progress.rounds[:rounds]]
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
-        checkpoints=checkpoints[:GLANCE_ITEMS],
-        versions=tuple(VersionPoint(each, read.get(each.version)) for each in versions),
+        versions=tuple(
+            VersionPoint(each, read.get(each.version), made.tainted, made.tx_hash, made.block_number)
+            for each, made in zip(versions, trained, strict=True)
+        ),
         rewards=RewardsRead(
             *((published.urls, len(trained) - len(read), published.problem) if published else ((), 0, ""))
         ),
@@ -202,6 +220,7 @@ def run_view(connection: Connection, run: int, now: int, published: PublishedVer
         refusals=refused_jobs(connection, recent, MOST_REFUSED),
         members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, run=run),
         members_in_all=_count(connection, facts.Membership, run=run),
+        summed=len(recent),
     )
 
 
