@@ -233,7 +233,8 @@ def serving(app: FastAPI) -> Iterator[str]:
     """An application on a free port of this machine; its URL."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=BoundedConnection, ws="none", log_level="error", timeout_graceful_shutdown=1)
+    how = {"loop": "asyncio", "http": BoundedConnection, "ws": "none"}
+    config = uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -152,7 +152,8 @@ def ledger(layout: NetworkLayout) -> ProcessSpec:
     """Returns the ledger's read-only API."""
     words = ("ledger", "serve", "--rpc", layout.url("chain"), "--addresses", str(layout.addresses))
     more = ("--db", ledger_database(layout.root), "--port", str(layout.ports["ledger"]))
-    return ProcessSpec("ledger", assize(*words, *more), url=layout.url("ledger"))
+    sources = ("--coordinator", layout.url("coordinator"), "--relay", layout.url("relay"))
+    return ProcessSpec("ledger", assize(*words, *more, *sources), url=layout.url("ledger"))
 
 
 def node(layout: NetworkLayout, party: Party) -> ProcessSpec:

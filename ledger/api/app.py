@@ -4,6 +4,7 @@ Lists come in pages (``limit``, ``after``); every page names the block it holds 
 Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
 final, or a 404 or 409 says that a reorganisation undid it. Other answers carry the newest block's hash as their entity
 tag: who has one already asks with ``If-None-Match``, and gets a 304 without a body. Errors are ``{"error": sentence}``.
+Artifacts and evidence come as raw bytes from the coordinators that the operator named (``ledger.api.blobs``).
 A request that prefers HTML is answered by the explorer's page of the same address instead (``ledger.explorer``).
 """
 
@@ -20,6 +21,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from ledger.api.blobs import BlobKind, BlobSource
 from ledger.api.bodies import DETECTION, AuditAnswer, Detection, Error, LedgerHealth, Page
 from ledger.api.parameters import (
     After,
@@ -30,6 +32,7 @@ from ledger.api.parameters import (
     InBlock,
     Limit,
     Owner,
+    Root,
     Since,
     Sought,
     TxHash,
@@ -37,7 +40,8 @@ from ledger.api.parameters import (
 )
 from ledger.api.service import LedgerService
 from ledger.explorer.app import create_pages
-from ledger.explorer.negotiation import Negotiator
+from ledger.explorer.negotiation import BLOBS, Negotiator
+from ledger.explorer.rendering import FOREVER
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
@@ -60,9 +64,16 @@ UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 
 
 def create_app(
-    chain: Chain, database: Database, follower: Follower, published: PublishedVersions | None = None
+    chain: Chain,
+    database: Database,
+    follower: Follower,
+    blobs: BlobSource | None = None,
+    published: PublishedVersions | None = None,
 ) -> FastAPI:
-    """Returns the API; it starts ``published``, and starts ``follower`` and stops it with itself."""
+    """Returns the API; it starts ``follower`` and stops it with itself.
+
+    Without ``blobs`` and ``published``, the latter started here too, it has no bytes that are not on the chain.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -77,11 +88,11 @@ def create_app(
         title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
     )
     _say_errors(app)
-    service = app.state.service = LedgerService(chain, database, follower, published)
+    service = app.state.service = LedgerService(chain, database, follower, blobs or BlobSource(), published)
     _lists(app)
     _stories(app)
-    _checks(app, service)
     _bytes(app, service)
+    _checks(app, service)
     _tag_answers(app, service)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     app.add_middleware(Negotiator, pages=create_pages(service))
@@ -197,6 +208,37 @@ def _stories(app: FastAPI) -> None:
         return view.story("treasury", lookup.treasury_story)
 
 
+def _bytes(app: FastAPI, service: LedgerService) -> None:
+    def answered(kind: BlobKind, root: str) -> Response:
+        data = service.blobs.get(kind, bytes.fromhex(root[2:]))
+        return Response(data, media_type="application/octet-stream", headers=FOREVER)
+
+    raw: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
+
+    @app.get(BLOBS + "artifacts/{root}", summary="An artifact's head and file", response_class=Response, responses=raw)
+    def artifact(root: Root) -> Response:
+        return answered("artifact", root)
+
+    @app.get(BLOBS + "evidence/{root}", summary="A juror's signed evidence", response_class=Response, responses=raw)
+    def evidence(root: Root) -> Response:
+        return answered("evidence", root)
+
+    @app.get(BLOBS + "rules/{root}", summary="A run's rules, canonical JSON", response_class=Response, responses=raw)
+    def rules(root: Root) -> Response:
+        return answered("rules", root)
+
+    @app.get(BLOBS + "manifests/{run}/{version}", summary="A version's signed manifest", response_class=Response)
+    def manifest(view: Asked, run: Id, version: Id) -> Response:
+        what = f"version {version} of run {run}"
+        point = view.story(what, lambda connection: find_fact(connection, Checkpoint, run, version))
+        if service.published is None:
+            raise HTTPException(404, "this ledger reads no manifests: it was started without --relay")
+        data = service.published.manifest(point)
+        if data is None:
+            raise HTTPException(404, f"the manifest of {what} was not read yet: {service.published.problem or 'wait'}")
+        return Response(data, media_type="application/json", headers={"Cache-Control": "no-cache"})
+
+
 def _checks(app: FastAPI, service: LedgerService) -> None:
     @app.get("/health", summary="How far the chain was read")
     def health() -> LedgerHealth:
@@ -206,19 +248,6 @@ def _checks(app: FastAPI, service: LedgerService) -> None:
     def audited() -> AuditAnswer:
         report = service.audit()
         return AuditAnswer(audit="ok" if report.ok else "failed", report=report)
-
-
-def _bytes(app: FastAPI, service: LedgerService) -> None:
-    @app.get("/blobs/manifests/{run}/{version}", summary="The signed manifest of a version, as its trainer sent it")
-    def manifest(view: Asked, run: Id, version: Id) -> Response:
-        what = f"version {version} of run {run}"
-        point = view.story(what, lambda connection: find_fact(connection, Checkpoint, run, version))
-        if service.published is None:
-            raise HTTPException(404, "this ledger reads no manifests: it was started without --relay")
-        data = service.published.manifest(point)
-        if data is None:
-            raise HTTPException(404, f"the manifest of {what} was not read yet: {service.published.problem or 'wait'}")
-        return Response(data, media_type="application/json")
 
 
 def _say_errors(app: FastAPI) -> None:
@@ -239,7 +268,8 @@ def _say_errors(app: FastAPI) -> None:
 def _tag_answers(app: FastAPI, service: LedgerService) -> None:
     @app.middleware("http")
     async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path in UNTAGGED or "as_of" in request.query_params:
+        path = request.url.path
+        if path in UNTAGGED or path.startswith(BLOBS) or "as_of" in request.query_params:
             return await answered(request)
         tag = await run_in_threadpool(service.tag)
         known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]

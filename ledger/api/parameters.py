@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
+from ledger.api.blobs import NoBytes
 from ledger.api.service import LedgerService, Snapshot
 from ledger.store.as_of import NotCanonical, NotKnown, TooOld
 from protocol.errors import AssizeError, Rejected
 
-CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
+CODES = {NotKnown: 404, NoBytes: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
 """HTTP status of each refusal, the most specific class first; any other error is a 503."""
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
@@ -21,6 +22,7 @@ Since = Annotated[int, Query(ge=0, lt=2**63, description="Unix second: only verd
 Owner = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{40}$", description="Address of an owner.")]
 EventName = Annotated[str | None, Query(max_length=64, pattern="^[A-Za-z]+$", description="Only events of this name.")]
 TxHash = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{64}$", description="Hash of a transaction.")]
+Root = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{64}$", description="Root of an artifact or of evidence.")]
 InBlock = Annotated[int | None, Query(ge=0, lt=2**63, description="Its block, which saves asking the RPC for it.")]
 Sought = Annotated[str, Query(max_length=200, description="Number, ROUND/JOB, address or hash.")]
 AsOf = Annotated[

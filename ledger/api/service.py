@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from sqlalchemy import Connection
 from starlette.exceptions import HTTPException
 
+from ledger.api.blobs import BlobSource
 from ledger.api.bodies import LedgerHealth, Page, pack_cursor, unpack_cursor
 from ledger.audit import audit
 from ledger.audit.report import Report
@@ -96,11 +97,17 @@ class LedgerService:
     """Answers the routes from the database, and reuses an audit while nothing has changed."""
 
     def __init__(
-        self, chain: Chain, database: Database, follower: Follower, published: PublishedVersions | None = None
+        self,
+        chain: Chain,
+        database: Database,
+        follower: Follower,
+        blobs: BlobSource,
+        published: PublishedVersions | None = None,
     ) -> None:
         self.chain = chain
         self.database = database
         self.follower = follower
+        self.blobs = blobs
         self.published = published
         self.reckoning = Reckoning()
         self._lock = threading.Lock()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,19 @@ from pydantic import TypeAdapter
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.commands import questions, statement
-from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Relays, Rpc, opened, published_by
+from ledger.commands.options import (
+    LARGEST,
+    LOCAL,
+    Addresses,
+    AsJson,
+    Coordinators,
+    Db,
+    NoSync,
+    Relays,
+    Rpc,
+    opened,
+    published_by,
+)
 from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
@@ -103,19 +116,17 @@ def verdicts(
     addresses: Addresses,
     node: Annotated[int, typer.Argument(min=1, max=LARGEST, help="The node whose jobs were judged.")],
     since: Annotated[str | None, typer.Option("--since", help="First day, as 2026-01-31, or time in UTC.")] = None,
-    evidence: Annotated[
-        str | None, typer.Option("--evidence", help="Coordinator to fetch what jurors measured from.")
-    ] = None,
+    coordinators: Coordinators = None,
     rpc: Rpc = LOCAL,
     db: Db = None,
     as_json: AsJson = False,
     no_sync: NoSync = False,
 ) -> None:
-    """Verdicts on a node's jobs with the jurors' reasons; with --evidence what they measured, beside its limit."""
+    """Verdicts on a node's jobs with the jurors' reasons; with --coordinator what they measured, beside its limit."""
     from ledger.commands.verdicts import list_verdicts
 
     with opened(rpc, addresses, db, no_sync) as (chain, database), database.reading() as connection:
-        list_verdicts(connection, chain, node, statement.second_of(since, 0), evidence, as_json)
+        list_verdicts(connection, chain, node, statement.second_of(since, 0), coordinators or (), as_json)
 
 
 @app.command()
@@ -151,21 +162,25 @@ def serve(
     port: Annotated[
         int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
     ] = 8600,
+    coordinators: Coordinators = None,
     relays: Relays = None,
 ) -> None:
     """Follow the chain and answer over HTTP: pages for browsers, JSON for other clients (OpenAPI at /openapi.json)."""
     from ledger.api.app import create_app
+    from ledger.api.blobs import BlobSource
     from ledger.store.follower import Follower
     from protocol.node import telemetry
 
     telemetry.configure("ledger")
     with (
+        closing(BlobSource(coordinators or (), relays or ())) as blobs,
         opened(rpc, addresses, db, no_sync=True) as (chain, database),
         listen(host, port) as listener,
         published_by(relays, chain, database) as published,
     ):
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        run_server(create_app(chain, database, Follower(chain, database), published), listener, grace_seconds=None)
+        app = create_app(chain, database, Follower(chain, database), blobs, published)
+        run_server(app, listener, grace_seconds=None)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

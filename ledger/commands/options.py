@@ -32,17 +32,25 @@ Db = Annotated[
     str | None,
     typer.Option("--db", envvar="ASSIZE_LEDGER_DATABASE", help="SQLite file or database URL; one is made otherwise."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
-NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
+Coordinators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--coordinator",
+        envvar="ASSIZE_LEDGER_COORDINATORS",
+        help="URL of a run's coordinator, to fetch artifacts and jurors' evidence from; may be repeated.",
+    ),
+]
 Relays = Annotated[
     list[str] | None,
     typer.Option(
         "--relay",
         metavar="URL",
         envvar="ASSIZE_LEDGER_RELAYS",
-        help="Relay or origin of weights, to read manifests and rewards of versions from; may be repeated.",
+        help="Relay or origin of weights, for manifests, rewards and tokenizers of versions; may be repeated.",
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
+NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
 LOCAL = "http://127.0.0.1:8545"
 LARGEST = 2**63 - 1
 """No round, run, version or block has a larger number, and no database knows one."""

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, fields
 from rich.table import Table
 from sqlalchemy import Connection
 
+from ledger.api.blobs import BlobSource
 from ledger.commands.screen import plain, say, screen, tell
 from ledger.queries.verdicts import NodeVerdict, node_verdicts
 from protocol.amounts import UNIT, digits_of
 from protocol.chain.reading.client import Chain
 from protocol.errors import Rejected, Unavailable
 from protocol.times import clock
-from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.evidence import Finding, parse_signed
 
 SHOWN = 50
@@ -32,19 +32,19 @@ class MeasuredVerdict(NodeVerdict):
 
 
 def list_verdicts(
-    connection: Connection, chain: Chain, node: int, since: int, coordinator: str | None, as_json: bool
+    connection: Connection, chain: Chain, node: int, since: int, coordinators: Sequence[str], as_json: bool
 ) -> None:
     """Prints the verdicts on a node's jobs since a time in unix seconds."""
     found = node_verdicts(connection, node, since, None, None)
-    if coordinator is None:
+    if not coordinators:
         tell(tuple[NodeVerdict, ...], found, _show, as_json)
         return
-    with closing(CoordinatorClient(coordinator)) as client:
-        measured = [_measured(each, client, chain) for each in found]
+    with closing(BlobSource(coordinators)) as blobs:
+        measured = [_measured(each, blobs, chain) for each in found]
     tell(list[MeasuredVerdict], measured, _show, as_json)
 
 
-def _measured(verdict: NodeVerdict, client: CoordinatorClient, chain: Chain) -> MeasuredVerdict:
+def _measured(verdict: NodeVerdict, blobs: BlobSource, chain: Chain) -> MeasuredVerdict:
     """Adds the first juror's finding that can be read; evidence that is missing or broken leaves it out."""
     names = [field.name for field in fields(NodeVerdict)]
     own = {name: getattr(verdict, name) for name in names}
@@ -52,7 +52,7 @@ def _measured(verdict: NodeVerdict, client: CoordinatorClient, chain: Chain) -> 
         return MeasuredVerdict(**own)
     for root in verdict.evidence_roots:
         try:
-            finding = _finding(verdict, client.evidence(root), root, chain)
+            finding = _finding(verdict, blobs.get("evidence", root), root, chain)
         except (Unavailable, Rejected):
             continue
         if finding is not None:

@@ -20,6 +20,7 @@ from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, O
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
+from ledger.explorer.contents import Contents, JobContents
 from ledger.explorer.links import Links
 from ledger.explorer.negotiation import STATIC
 from ledger.explorer.renderer import Renderer
@@ -34,6 +35,7 @@ from protocol.errors import AssizeError
 
 Before = Annotated[str | None, Query(description="The cursor of the page before.")]
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
+FirstRollout = Annotated[int, Query(ge=0, lt=1 << 16, description="The first rollout shown.")]
 ANCESTORS = 20
 """Versions of a lineage that a page shows."""
 
@@ -44,7 +46,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     app.state.service = service
     rendering.environment()
     renderer = Renderer(service)
-    _things(app, renderer)
+    _things(app, renderer, Contents(service.blobs, service.chain.deployment))
     _lists(app, renderer)
     _checks(app, renderer, service)
     _refusals(app, renderer)
@@ -59,7 +61,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     return app
 
 
-def _things(app: FastAPI, renderer: Renderer) -> None:
+def _things(app: FastAPI, renderer: Renderer, contents: Contents) -> None:
     page = renderer.page
 
     @app.get("/")
@@ -94,12 +96,15 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
         return page(request, view, "owner.html", f"owner {address}", lambda asked: views.owner_view(asked, address))
 
     @app.get("/why/jobs/{round}/{job}")
-    def job_(request: Request, view: Asked, round: Id, job: Id) -> Response:
+    def job_(request: Request, view: Asked, round: Id, job: Id, first: FirstRollout = 0) -> Response:
         def ask(connection: Connection) -> views.JobView | None:
             story = why_job(connection, round, job)
             return None if story is None else views.job_view(connection, story, round, job)
 
-        return page(request, view, "job.html", f"job {job} in a round {round}", ask)
+        def more(found: views.JobView) -> JobContents | None:
+            return None if found.sources is None or found.job is None else contents.job(found.job, found.sources, first)
+
+        return page(request, view, "job.html", f"job {job} in a round {round}", ask, more)
 
     @app.get("/why/entries/{block}/{log}")
     def entry_(request: Request, view: Asked, block: Id, log: Id) -> Response:

@@ -14,6 +14,8 @@ from protocol.amounts import UNIT, rounded, tokens
 
 MOST_CHARACTERS = 300
 """Characters of a party's own text that a page shows; its length is said beside it."""
+MOST_LINES = 60
+"""Lines of a party's own text that a page shows."""
 PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
 """Control characters to their visible symbols (Unicode block Control Pictures)."""
 FORMATTING = (
@@ -170,6 +172,26 @@ def when(second: int) -> Markup:
 def number(value: int | float | str) -> str:
     """Returns a number with separators between thousands."""
     return f"{value:,}" if isinstance(value, int | float) else legible(value)
+
+
+def measured(value: float) -> str:
+    """Returns a measured number with five significant digits."""
+    return f"{value:.5g}"
+
+
+def passage(text: str, most_bytes: int) -> Markup:
+    """Returns a party's own text of several lines, each isolated; what takes more bytes or lines than is fit is cut."""
+    shown = "\n".join(text[:most_bytes].split("\n")[:MOST_LINES])
+    while len((markup := _lines(shown)).encode()) > most_bytes:
+        shown = shown[: len(shown) * 3 // 4]
+    if len(shown) == len(text):
+        return markup
+    cut = '{}\n<span class="muted">… {} of {} characters</span>'
+    return Markup(cut).format(markup, number(len(shown)), number(len(text)))
+
+
+def _lines(text: str) -> Markup:
+    return Markup("\n").join(Markup("<bdi>{}</bdi>").format(legible(line)) for line in text.split("\n"))
 
 
 def legible(value: object) -> str:

@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HTML = ("text/html", "application/xhtml+xml")
 JSON = ("application/json",)
+BLOBS = "/blobs/"
+"""Folder of raw bytes, which are no page for whoever asks."""
 STATIC = "/static/"
 """Folder of the style sheet, whatever is asked for: browsers ask for CSS by ``text/css,*/*``."""
 NO_PAGE = ("/health", "/openapi.json")
@@ -42,7 +44,9 @@ class Negotiator:
             await self._api(scope, receive, send)
             return
         path: str = scope["path"]
-        wants_page = path not in NO_PAGE and prefers_html(Headers(scope=scope).get("accept", ""))
+        wants_page = (
+            path not in NO_PAGE and not path.startswith(BLOBS) and prefers_html(Headers(scope=scope).get("accept", ""))
+        )
         chosen = self._pages if path.startswith(STATIC) or wants_page else self._api
 
         async def answer(message: Message) -> None:

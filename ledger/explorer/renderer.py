@@ -28,9 +28,18 @@ class Renderer:
         self._watch = ChainWatch(service)
 
     def page(
-        self, request: Request, view: Snapshot, template: str, what: str, ask: Callable[[Connection], Any]
+        self,
+        request: Request,
+        view: Snapshot,
+        template: str,
+        what: str,
+        ask: Callable[[Connection], Any],
+        more: Callable[[Any], Any] = lambda found: None,
     ) -> Response:
-        """Returns a page of what ``ask`` finds as of the block of ``view``; raises 404 where it is None."""
+        """Returns a page of what ``ask`` finds as of the block of ``view``; raises 404 where it is None.
+
+        ``more`` adds to it what is not in the database, once that is no longer read.
+        """
         with view.reading() as connection:
             found = ask(connection)
             here, now = lookup.at(connection), time_of(connection, lookup.at(connection).block_number)
@@ -38,7 +47,7 @@ class Renderer:
             raise HTTPException(404, f"there is no {what}")
         if view.block_hash is None:
             now = max(now, int(time.time()))
-        return self._shown(request, template, 200, here, view=found, now=now)
+        return self._shown(request, template, 200, here, view=found, now=now, contents=more(found))
 
     def refusal(self, request: Request, code: int, sentence: str) -> Response:
         """Returns a page with one sentence."""

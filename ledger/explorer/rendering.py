@@ -42,7 +42,16 @@ FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Ty
 
 TONES = {
     "good": ("accepted", "settled", "revealed", "joined", "serving", "ok", "passed", "upheld", "open"),
-    "bad": ("fraud", "failed", "overturned", "absence", "short of bond", "significant", "strike"),
+    "bad": (
+        "fraud",
+        "failed",
+        "overturned",
+        "absence",
+        "short of bond",
+        "significant",
+        "strike",
+        "differs from its evidence",
+    ),
     "warn": (
         "unavailable",
         "provisional",
@@ -128,6 +137,8 @@ def environment() -> Environment:
         "number": links.number,
         "legible": links.legible,
         "quoted": links.quoted,
+        "passage": links.passage,
+        "measured": links.measured,
         "spell": spell,
     }
     made.filters |= {"bits": int.bit_count, "joined": int.__or__, "any_bit": any}

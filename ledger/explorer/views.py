@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from ledger import facts
 from ledger.api.bodies import Item, pack_cursor
+from ledger.explorer.contents import JobSources, NamedSeat
 from ledger.explorer.matrix import Matrix, matrix
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
@@ -158,6 +159,7 @@ class JobView:
     node: int
     job: facts.Job | None
     verdict: NodeVerdict | None
+    sources: JobSources | None
 
 
 def listed(items: tuple[Any, ...], limit: int) -> Listed[Any]:
@@ -274,7 +276,33 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
     held = find_fact(connection, facts.Job, number, job)
     judged = newest_verdicts(connection, node, (number, job + 1), 1) if held else ()
     verdict = next((one for one in judged if (one.round, one.job) == (number, job)), None)
-    return JobView(story, round_, job, node, held, verdict)
+    return JobView(story, round_, job, node, held, verdict, job_sources(connection, round_, held) if held else None)
+
+
+def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> JobSources:
+    """Returns what the chain says of a job's bytes: evidence is that of its round's last attempt, then its appeal's."""
+    trials = (round_, *(each for each in (find_fact(connection, facts.Round, job.appeal),) if job.appeal and each))
+    terms = terms_at(connection, round_.run, round_.opened_at)
+    policy = find_fact(connection, facts.Checkpoint, round_.run, round_.policy_version)
+    part = find_fact(connection, facts.Submission, round_.round, job.first_job)
+    trainer = (terms if policy is None else terms_at(connection, round_.run, policy.timestamp)).trainer
+    seats = tuple(each for trial in trials for each in named_seats(connection, trial))
+    return JobSources(seats, terms.rules_hash, policy, trainer, "" if part is None else part.uri)
+
+
+def named_seats(connection: Connection, round_: facts.Round) -> tuple[NamedSeat, ...]:
+    """Returns the seats of a round's last attempt whose votes name evidence, in the order drawn."""
+    seats = (seat for seat in lookup.every(connection, facts.Seat, round=round_.round) if seat.state == "revealed")
+    naming = [seat for seat in seats if seat.attempt == round_.attempt and any(seat.evidence_root)]
+    jurors = {seat.juror: find_fact(connection, facts.Node, seat.juror) for seat in naming}
+    found = ((seat, jurors[seat.juror]) for seat in sorted(naming, key=lambda seat: seat.place))
+    return tuple(NamedSeat(seat, round_.submitted, juror.key) for seat, juror in found if juror is not None)
+
+
+def terms_at(connection: Connection, run: int, second: int) -> facts.RunTerms:
+    """Returns the terms of a run that held at a Unix second."""
+    terms = lookup.every(connection, facts.RunTerms, run=run)
+    return [each for each in terms if not each.replaced and each.effective_at <= second][-1]
 
 
 def owner_view(connection: Connection, owner: str) -> OwnerView | None:

@@ -123,7 +123,13 @@ class CoordinatorClient:
 
     def artifact(self, root: bytes, limit: int = DEFAULT_LIMITS.file_bytes) -> bytes:
         """Returns the Parquet bytes of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
-        return parse_blob(self._send("GET", f"/artifacts/0x{root.hex()}", limit=HEAD_BYTES + limit), root)[1]
+        return self.blob(root, HEAD_BYTES + limit)[HEAD_BYTES:]
+
+    def blob(self, root: bytes, limit: int) -> bytes:
+        """Returns head and file of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
+        blob = self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+        parse_blob(blob, root)
+        return blob
 
     def refusal(self, root: bytes) -> api.StoreRefusal | None:
         """Returns the store's signed statement that it does not serve the artifact ``root``; None if it serves it.

@@ -17,6 +17,7 @@ from ledger.store.index import sync
 from tests.conftest import ROOT
 from tests.ledger.conftest import everything, told_once
 from tests.ledger.scenario import Story
+from tests.ledger.shown import Shown, shown
 
 __all__ = ["everything", "told_once"]
 
@@ -41,6 +42,20 @@ def browser() -> Iterator[Browser]:
 def explorer(everything: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the ledger of ``everything``, served by the command."""
     with served(everything, tmp_path_factory.mktemp("explorer")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def round_shown(everything: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """A round on that chain whose artifacts and evidence can be had."""
+    with shown(everything, tmp_path_factory.mktemp("shown")) as told:
+        yield told
+
+
+@pytest.fixture(scope="module")
+def explorer_of_bytes(round_shown: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the ledger of that chain, started with its coordinator and its relay."""
+    with served(round_shown.story, tmp_path_factory.mktemp("bytes"), *round_shown.options) as url:
         yield url
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.browser.conftest import Reader
 from tests.conftest import ROOT
 from tests.ledger.scenario import Story, pages_of
+from tests.ledger.shown import Shown, pages_with_bytes
 
 AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = ROOT / ".pictures"
@@ -20,8 +21,18 @@ BY_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable
 
 
 def test_every_page_is_sound_to_look_at(explorer: str, everything: Story, reading: Callable[..., Reader]) -> None:
-    reader = reading(explorer)
-    for path in pages_of(everything):
+    look_at(reading(explorer), pages_of(everything))
+
+
+def test_pages_that_show_bytes_are_sound_to_look_at(
+    explorer_of_bytes: str, round_shown: Shown, reading: Callable[..., Reader]
+) -> None:
+    look_at(reading(explorer_of_bytes), pages_with_bytes(round_shown))
+
+
+def look_at(reader: Reader, paths: list[str]) -> None:
+    """Fails for a page that is wider than its window, breaks a rule of axe or has a problem; takes pictures of each."""
+    for path in paths:
         page = reader.open(path)
         page.evaluate(AXE.read_text())
         assert not violations(page, {"type": "tag", "values": EVERY_RULE}), path

@@ -107,7 +107,7 @@ def test_the_command_lists_them(story: Story, chain: Chain, addresses: Path, tmp
     shown = CliRunner().invoke(app, ["verdicts", str(story.cheat.node), *where])
     assert FRAUD in shown.stdout
     unanswered = CliRunner().invoke(
-        app, ["verdicts", str(story.cheat.node), "--json", "--evidence", "http://127.0.0.1:9", *where]
+        app, ["verdicts", str(story.cheat.node), "--json", "--coordinator", "http://127.0.0.1:9", *where]
     )
     assert [each["observed"] for each in json.loads(unanswered.stdout)] == [None, None]
     wrong = CliRunner().invoke(app, ["verdicts", "1", "--since", "yesterday", *where])

@@ -72,7 +72,7 @@ def test_the_runs_page_has_the_rewards_of_its_versions(
     chain, run = published.market.chain, published.market.run
     with (
         closing(reader(published, books, tmp_path, publishing.url)) as versions,
-        TestClient(create_app(chain, books, Follower(chain, books), versions)) as client,
+        TestClient(create_app(chain, books, Follower(chain, books), published=versions)) as client,
     ):
         until(lambda: len(known(versions, published, books)) == 2, 20, "the rewards")
         page = client.get(f"/runs/{run}", headers=HTML).text
@@ -119,7 +119,7 @@ def test_a_manifest_that_is_not_the_one_on_chain_is_refused(
     with (
         serving(Starlette(routes=[Route("/runs/{run}/checkpoints/{version}", lie)])) as url,  # type: ignore[arg-type]
         closing(reader(story, books, tmp_path, url)) as versions,
-        TestClient(create_app(chain, books, Follower(chain, books), versions)) as client,
+        TestClient(create_app(chain, books, Follower(chain, books), published=versions)) as client,
     ):
         until(lambda: len(known(versions, story, books)) == 2, 20, "the refusals")
         page = ReadPage(client.get(f"/runs/{run}", headers=HTML).text)
@@ -154,7 +154,7 @@ def test_a_page_does_not_wait_for_a_relay(published: Story, books: Database, tmp
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         closing(reader(published, books, tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")) as versions,
-        TestClient(create_app(chain, books, Follower(chain, books), versions)) as client,
+        TestClient(create_app(chain, books, Follower(chain, books), published=versions)) as client,
     ):
         time.sleep(1.2)  # until a request is under way
         began = time.monotonic()
