@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Relays, Rpc, opened, published_by
+from ledger.commands.options import (
+    LARGEST,
+    LOCAL,
+    Addresses,
+    AsJson,
+    Coordinators,
+    Db,
+    NoSync,
+    Relays,
+    Rpc,
+    opened,
+    published_by,
+)
 from protocol.amounts import UNIT, digits_of
 from protocol.errors import Rejected
 from protocol.node.console import guard
@@ -32,6 +45,7 @@ def report(
     page: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="New file for the run's page, whole in itself.")
     ] = None,
+    coordinators: Coordinators = None,
     relays: Relays = None,
     ledger: Annotated[
         str | None, typer.Option("--ledger", metavar="URL", help="Ledger to which the links of --html lead.")
@@ -55,11 +69,13 @@ def report(
         block = chain.block(read_position(connection).block_number)
         held = chain.pinned(block).run(run)
         if page is not None:
-            from ledger.explorer.report import write_report
+            from ledger.api.blobs import BlobSource
+            from ledger.explorer.report import ReportSources, write_report
 
-            accuracy = told.accuracy if told is not None else {}
-            with published_by(relays, chain, database) as published:
-                write_report(page, connection, chain, run, published, accuracy, ledger)
+            blobs = BlobSource(coordinators or (), relays or ())
+            with closing(blobs), published_by(relays, chain, database) as published:
+                accuracy = told.accuracy if told is not None else {}
+                write_report(page, connection, chain, run, ReportSources(blobs, published, accuracy, ledger))
     if (held.escrow, held.reserved) != (costs.escrow, costs.reserved):
         raise Rejected(
             f"run {run} has {digits_of(costs.escrow)} {UNIT} of escrow by its events, {digits_of(held.escrow)} {UNIT} "

@@ -24,6 +24,7 @@ from ledger.explorer.contents import Contents, JobContents
 from ledger.explorer.links import Links
 from ledger.explorer.negotiation import STATIC
 from ledger.explorer.renderer import Renderer
+from ledger.explorer.samples import Samples
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
@@ -62,7 +63,7 @@ def create_pages(service: LedgerService) -> FastAPI:
 
 
 def _things(app: FastAPI, renderer: Renderer, contents: Contents) -> None:
-    page = renderer.page
+    page, samples = renderer.page, Samples(contents)
 
     @app.get("/")
     def now(request: Request, view: Asked) -> Response:
@@ -74,7 +75,7 @@ def _things(app: FastAPI, renderer: Renderer, contents: Contents) -> None:
         def ask(connection: Connection) -> views.RunView | None:
             return views.run_view(connection, run, _now(connection, view), view.ledger.published)
 
-        return page(request, view, "run.html", f"run {run}", ask)
+        return page(request, view, "run.html", f"run {run}", ask, lambda found: samples.of(found.samples))
 
     @app.get("/rounds/{round}")
     def round_(request: Request, view: Asked, round: Id, after: Before = None, first: First = 0) -> Response:

@@ -13,6 +13,7 @@ from ledger import facts
 from ledger.api.bodies import Item, pack_cursor
 from ledger.explorer.contents import JobSources, NamedSeat
 from ledger.explorer.matrix import Matrix, matrix
+from ledger.explorer.samples import SampledJob
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
 from ledger.queries.run_costs import ProviderCost, providers_since
@@ -106,6 +107,7 @@ class RunView:
     refusals: tuple[RefusedJobs, ...]
     members: tuple[facts.Membership, ...]
     members_in_all: int
+    samples: tuple[SampledJob, ...]
     summed: int
     shown: int = SERIES_ITEMS
     accuracy: Mapping[int, float] = field(default_factory=dict)
@@ -222,8 +224,28 @@ def run_view(
         refusals=refused_jobs(connection, recent, MOST_REFUSED),
         members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, run=run),
         members_in_all=_count(connection, facts.Membership, run=run),
+        samples=sampled_jobs(connection, run),
         summed=len(recent),
     )
+
+
+def sampled_jobs(connection: Connection, run: int) -> tuple[SampledJob, ...]:
+    """Returns the first accepted job of a run's first round that has one, and that of its newest such round."""
+    jobs, rounds = TABLES[facts.Job].c, TABLES[facts.Round].c
+    accepted = select(jobs.round, jobs.job).join(TABLES[facts.Round], rounds.round == jobs.round)
+    accepted = accepted.where(rounds.run == run, jobs.verdict == "accepted").limit(1)
+    first = connection.execute(accepted.order_by(rounds.round, jobs.job)).first()
+    newest = connection.execute(accepted.order_by(rounds.round.desc(), jobs.job)).first()
+    places = dict.fromkeys((row.round, row.job) for row in (first, newest) if row is not None)
+    return tuple(_sampled(connection, *place) for place in places)
+
+
+def _sampled(connection: Connection, number: int, job: int) -> SampledJob:
+    round_, held = find_fact(connection, facts.Round, number), find_fact(connection, facts.Job, number, job)
+    assert round_
+    assert held
+    node = find_fact(connection, facts.Node, held.node)
+    return SampledJob(round_, held, node.owner if node else "", job_sources(connection, round_, held))
 
 
 def round_view(connection: Connection, number: int, after: tuple[int, ...] | None, first: int) -> RoundView | None:

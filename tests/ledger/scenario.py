@@ -111,9 +111,9 @@ class Market:
         self.send(requester, calls.fund_run(self.deployment, self.run, credits // 2))
         return self.run
 
-    def open_round(self, coordinator: Wallet, assignments: bytes, step: int = 1) -> int:
+    def open_round(self, coordinator: Wallet, assignments: bytes, step: int = 1, policy: int = 0) -> int:
         """Opens a round of the run."""
-        receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, 0, assignments))
+        receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, policy, assignments))
         return only(receipt, RoundOpened).round
 
     def signed(self, round_: int, party: Party, leaves: bytes) -> Submission:
