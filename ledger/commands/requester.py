@@ -70,12 +70,12 @@ def report(
         held = chain.pinned(block).run(run)
         if page is not None:
             from ledger.api.blobs import BlobSource
-            from ledger.explorer.report import ReportSources, write_report
+            from ledger.explorer.report import ReportSources, write_run_report
 
             blobs = BlobSource(coordinators or (), relays or ())
             with closing(blobs), published_by(relays, chain, database) as published:
                 accuracy = told.accuracy if told is not None else {}
-                write_report(page, connection, chain, run, ReportSources(blobs, published, accuracy, ledger))
+                write_run_report(page, connection, chain, run, ReportSources(blobs, published, accuracy, ledger))
     if (held.escrow, held.reserved) != (costs.escrow, costs.reserved):
         raise Rejected(
             f"run {run} has {digits_of(costs.escrow)} {UNIT} of escrow by its events, {digits_of(held.escrow)} {UNIT} "

@@ -37,7 +37,8 @@ class Axis:
 def axis(values: Sequence[float], start: float, end: float, whole: bool = False) -> Axis:
     """Returns an axis with round ticks that holds all values; whole numbers only, if ``whole``."""
     least, most = min(values), max(values)
-    rough = (most - least or abs(most) or 1.0) / TICKS
+    most = most if most > least else least + 1.0
+    rough = (most - least) / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough * 0.999)
     step = max(1.0, step) if whole else step

@@ -47,7 +47,7 @@ class ReportSources:
     ledger: str | None
 
 
-def write_report(path: Path, connection: Connection, chain: Chain, run: int, sources: ReportSources) -> None:
+def write_run_report(path: Path, connection: Connection, chain: Chain, run: int, sources: ReportSources) -> None:
     """Writes the page of a run to a new file, as of the block of the database.
 
     Raises:
@@ -62,12 +62,12 @@ def write_report(path: Path, connection: Connection, chain: Chain, run: int, sou
         except FileExistsError:
             raise Misconfigured(f"{path} exists: give another file") from None
         path.unlink()
-        page = report(connection, chain, run, sources)
+        page = run_report(connection, chain, run, sources)
         with path.open("xb") as file:
             file.write(page)
 
 
-def report(connection: Connection, chain: Chain, run: int, sources: ReportSources) -> bytes:
+def run_report(connection: Connection, chain: Chain, run: int, sources: ReportSources) -> bytes:
     """Returns the page of a run as one file; raises ``Rejected`` if there is no such run."""
     if sources.published is not None:
         sources.published.read(run, READ_SECONDS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from protocol.amounts import UNIT
+
 if TYPE_CHECKING:
     from ledger.explorer.views import RunView
 
@@ -55,8 +57,14 @@ def series_of(view: RunView) -> tuple[Series, ...]:
             ("Accepted", "Void", "Fraud", "Unavailable", "Missing"),
             "0",
             tuple(zip(numbers, outcomes, strict=True)),
-            ("good", "idle", "bad", "warn", "muted"),
+            ("good", "idle", "bad", "warn", "link"),
         ),
-        Series("Cost of a round", "round", ("Paid",), "wei", tuple((each.round, (each.paid,)) for each in rounds)),
+        Series(
+            f"Cost of a round in {UNIT}",
+            "round",
+            ("Paid",),
+            "wei",
+            tuple((each.round, (each.paid,)) for each in rounds),
+        ),
     )
     return tuple(each for each in found if any(value is not None for _, values in each.rows for value in values))
