@@ -35,10 +35,11 @@ from protocol.broadcast.version_store import VersionStore
 from protocol.chain.deployment import Deployment
 from protocol.errors import AssizeError, Rejected, Unavailable
 from protocol.files import write_atomically
+from protocol.masking import masked
 from protocol.wire.assignments import jobs_in
 from protocol.wire.manifest import Authority, SignedManifest, hash_chunk, parse_signed
 from protocol.wire.pins import REWARDS_FILE
-from protocol.wire.rewards import MAX_REWARDS_BYTES, Rewards, parse_rewards
+from protocol.wire.rewards import Rewards, parse_rewards
 
 AHEAD = 200
 """Newest checkpoints, of all runs and of each run that a page asked for, whose files are read."""
@@ -48,8 +49,12 @@ LOOK_SECONDS = 1.0
 """Time between two looks for new versions."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 3600.0
 """Wait before a version is asked for again: the first, doubled each time up to the longest."""
+MOST_REWARDS_BYTES, MOST_MANIFEST_BYTES = 2 << 20, 4 << 20
+"""Most bytes of a version's rewards, as validators read them, and of its manifest: that of 200 GB of weights."""
 MOST_BYTES = 256 << 20
 """Bytes kept in the folder; beyond that the files that were written first are removed."""
+MANIFESTS = 16
+"""Manifests kept in memory, the ones asked for last."""
 MOST_KNOWN = 20_000
 """Versions whose rewards are kept in memory."""
 
@@ -87,11 +92,12 @@ class PublishedVersions:
 
     def __init__(self, deployment: Deployment, database: Database, urls: Sequence[str], folder: Path) -> None:
         """Reads from the relays and origins ``urls``; raises ``Misconfigured`` if one is not a source of weights."""
-        self.urls = tuple(urls)
+        self.urls = tuple(map(masked, urls))
         self.problem = ""
         self._deployment, self._database, self._folder = deployment, database, folder
         self._sources = Sources(urls)
         self._known: OrderedDict[Place, VersionRewards] = OrderedDict()
+        self._manifests: OrderedDict[Place, bytes] = OrderedDict()
         self._again: OrderedDict[Place, tuple[float, float]] = OrderedDict()
         self._asked: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -118,8 +124,18 @@ class PublishedVersions:
 
     def manifest(self, checkpoint: Checkpoint) -> bytes | None:
         """Returns the signed manifest of a version, which has the root on chain; None if it was not read yet."""
-        signed = self._held_manifest(_place(checkpoint))
-        return None if signed is None else signed.canonical
+        place = _place(checkpoint)
+        with self._lock:
+            if (kept := self._manifests.get(place)) is not None:
+                self._manifests.move_to_end(place)
+                return kept
+        signed = self._held_manifest(place)
+        if signed is None:
+            return None
+        with self._lock:
+            self._manifests[place] = signed.canonical
+            _trim(self._manifests, MANIFESTS)
+        return signed.canonical
 
     def read(self, run: int, seconds: float) -> None:
         """Reads what is missing of a run's newest versions, for so many seconds at most."""
@@ -160,11 +176,12 @@ class PublishedVersions:
                 _, wait = self._again.pop(place, (0.0, RETRY_SECONDS))
                 self._again[place] = time.monotonic() + wait, min(2 * wait, LONGEST_RETRY_SECONDS)
                 _trim(self._again, MOST_KNOWN)
+            says = masked(str(error))
             if isinstance(error, Unavailable):
-                self.problem = str(error)
+                self.problem = says
                 return isinstance(error, NotThere)
-            log.warning("ledger.published", run=place[0], version=place[1], problem=str(error))
-            found = VersionRewards(None, fault=f"refused: {error}")
+            log.warning("ledger.published", run=place[0], version=place[1], problem=says)
+            found = VersionRewards(None, fault=f"refused: {says}")
         else:
             self._again.pop(place, None)
         with self._lock:
@@ -187,7 +204,10 @@ class PublishedVersions:
         authority = Authority(self._deployment.chain_id, self._deployment.market, wanted.trainer)
         with TemporaryDirectory() as folder:
             signed = fetch_manifest(self._sources, run, version, root, authority, VersionStore(Path(folder)))
-        self._keep(self._path(place, "json"), signed.canonical)
+        data = signed.canonical
+        if len(data) > MOST_MANIFEST_BYTES:
+            raise Rejected(f"the manifest has {len(data)} bytes, expected at most {MOST_MANIFEST_BYTES}")
+        self._keep(self._path(place, "json"), data)
         return signed
 
     def _held_manifest(self, place: Place) -> SignedManifest | None:
@@ -207,7 +227,7 @@ class PublishedVersions:
             data, step = path.read_bytes(), manifest.chunk_bytes
             if tuple(hash_chunk(data[at : at + step]) for at in range(0, len(data), step)) == file.chunks:
                 return data
-        fetched = fetch_file(self._sources, signed, name, MAX_REWARDS_BYTES)
+        fetched = fetch_file(self._sources, signed, name, MOST_REWARDS_BYTES)
         if fetched is not None:
             self._keep(path, fetched)
         return fetched

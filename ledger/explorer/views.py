@@ -41,7 +41,7 @@ GLANCE_ITEMS = 10
 """Items of a list that is part of another page."""
 SERIES_ITEMS = 100
 """Newest rounds or versions of a series."""
-PROVIDER_ROUNDS = 50
+PROVIDER_ROUNDS = 20
 """Newest rounds whose providers and refusals the page of a run sums up."""
 MOST_REFUSED = 200
 """Refused jobs that it counts by reason."""

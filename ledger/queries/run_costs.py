@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from ledger import facts
 from ledger.facts.fact import Wide
@@ -174,10 +174,11 @@ def slashes_of_run(connection: Connection, run: int, since: int = 0) -> tuple[fa
 
 def providers_since(connection: Connection, run: int, since: int) -> tuple[ProviderCost, ...]:
     """Returns the part of every node in the rounds of a run from ``since`` on, the best paid first."""
-    entries = connection.execute(_in_rounds(facts.CreditEntry, run, since))
-    paid = [fact_of(facts.CreditEntry, row) for row in entries]
-    jobs, slashes = jobs_of_run(connection, run, since), slashes_of_run(connection, run, since)
-    return _providers(connection, jobs, paid, slashes, _seats_of_run(connection, run, since))
+    job, entry = TABLES[facts.Job].c, TABLES[facts.CreditEntry].c
+    jobs = _in_rounds(facts.Job, run, since).with_only_columns(job.node, job.verdict, job.units)
+    entries = _in_rounds(facts.CreditEntry, run, since).with_only_columns(entry.node, entry.amount)
+    slashes, seats = slashes_of_run(connection, run, since), _seats_of_run(connection, run, since)
+    return _providers(connection, connection.execute(jobs), connection.execute(entries), slashes, seats)
 
 
 def _in_rounds(kind: type[facts.Fact], run: int, since: int) -> Select[Any]:
@@ -199,8 +200,8 @@ def _seats_of_run(connection: Connection, run: int, since: int = 0) -> Counter[i
 
 def _providers(
     connection: Connection,
-    jobs: Iterable[facts.Job],
-    entries: Iterable[facts.CreditEntry],
+    jobs: Iterable[facts.Job | Row[Any]],
+    entries: Iterable[facts.CreditEntry | Row[Any]],
     slashes: Iterable[facts.Slash],
     seats: Counter[int],
 ) -> tuple[ProviderCost, ...]:
