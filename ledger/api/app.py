@@ -227,7 +227,9 @@ def _bytes(app: FastAPI, service: LedgerService) -> None:
     def rules(root: Root) -> Response:
         return answered("rules", root)
 
-    @app.get(BLOBS + "manifests/{run}/{version}", summary="A version's signed manifest", response_class=Response)
+    signed: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}
+
+    @app.get(BLOBS + "manifests/{run}/{version}", summary="Signed manifest", response_class=Response, responses=signed)
     def manifest(view: Asked, run: Id, version: Id) -> Response:
         what = f"version {version} of run {run}"
         point = view.story(what, lambda connection: find_fact(connection, Checkpoint, run, version))
