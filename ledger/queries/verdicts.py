@@ -100,7 +100,7 @@ def refused_jobs(connection: Connection, rounds: Sequence[int], limit: int) -> t
     wanted = _verdicts(job.round.in_(rounds), job.verdict.in_(REFUSED))
     newest = wanted.order_by(job.round.desc(), job.job.desc()).limit(limit)
     found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-    for each in _told(connection, connection.execute(newest)):
+    for each in _told(connection, connection.execute(newest).all()):
         found.setdefault((each.verdict, each.reason, each.sentence), []).append((each.round, each.job))
     counted = (RefusedJobs(*what, len(places), places[0]) for what, places in found.items())
     return tuple(sorted(counted, key=lambda each: -each.jobs))
