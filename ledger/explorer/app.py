@@ -20,7 +20,7 @@ from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, O
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
-from ledger.explorer.contents import Contents, JobContents
+from ledger.explorer.contents import Contents, JobContents, NodeContents
 from ledger.explorer.links import Links
 from ledger.explorer.negotiation import STATIC
 from ledger.explorer.renderer import Renderer
@@ -47,7 +47,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     app.state.service = service
     rendering.environment()
     renderer = Renderer(service)
-    _things(app, renderer, Contents(service.blobs, service.chain.deployment))
+    _things(app, renderer, service)
     _lists(app, renderer)
     _checks(app, renderer, service)
     _refusals(app, renderer)
@@ -62,8 +62,9 @@ def create_pages(service: LedgerService) -> FastAPI:
     return app
 
 
-def _things(app: FastAPI, renderer: Renderer, contents: Contents) -> None:
-    page, samples = renderer.page, Samples(contents)
+def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
+    page, contents = renderer.page, Contents(service.blobs, service.chain.deployment)
+    samples = Samples(contents)
 
     @app.get("/")
     def now(request: Request, view: Asked) -> Response:
@@ -85,11 +86,17 @@ def _things(app: FastAPI, renderer: Renderer, contents: Contents) -> None:
 
     @app.get("/nodes/{node}")
     def node_(request: Request, view: Asked, node: Id) -> Response:
-        def ask(connection: Connection) -> tuple[views.NodeView, Any] | None:
-            found = views.node_view(connection, node)
-            return None if found is None else (found, DETECTION)
+        def ask(connection: Connection) -> tuple[views.NodeView, Any, Any] | None:
+            found = views.node_view(connection, node, service.blobs.named)
+            if found is None:
+                return None
+            shares = view.ledger.reckoning.shares(connection, node - 1, 1) if found.node.role == "worker" else ()
+            return found, DETECTION, next((share for share in shares if share.node == node), None)
 
-        return page(request, view, "node.html", f"node {node}", ask)
+        def more(found: tuple[views.NodeView, Any, Any]) -> NodeContents:
+            return contents.node(found[0].rounds, found[0].refusals)
+
+        return page(request, view, "node.html", f"node {node}", ask, more)
 
     @app.get("/credits/{owner}")
     def owner_(request: Request, view: Asked, owner: Owner) -> Response:

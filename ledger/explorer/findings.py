@@ -43,9 +43,9 @@ class RecordStep:
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """One job in one bundle: the juror's reason, the first findings of ``findings_in_all``, and numbers.
+    """One job in one bundle: the juror's reason, some of the ``findings_in_all``, and numbers.
 
-    ``step`` is None if the juror could not measure it.
+    Findings begin with the first of each reason. ``step`` is None if the juror could not measure it.
     """
 
     node: int
@@ -88,10 +88,11 @@ def read_bundle(signed: SignedEvidence, expected: tuple[int, str, int, int, int]
 
 
 def _job(job: JobEvidence, thresholds: Mapping[str, float | None]) -> JobReading:
-    kept = job.findings[:MOST_FINDINGS]
+    reasons = {finding.reason: place for place, finding in reversed([*enumerate(job.findings)])}
+    kept = sorted(enumerate(job.findings), key=lambda each: reasons[each[1].reason] != each[0])[:MOST_FINDINGS]
     numbers = () if job.measurements is None else tuple(_numbers(job.measurements, thresholds))
     step = None if job.measurements is None else step_of(job.measurements)
-    return JobReading(job.node, job.root, job.reason, kept, len(job.findings), numbers, step)
+    return JobReading(job.node, job.root, job.reason, tuple(each for _, each in kept), len(job.findings), numbers, step)
 
 
 def _numbers(measured: Measurements, thresholds: Mapping[str, float | None]) -> Iterable[Measured]:

@@ -20,9 +20,13 @@ TOKENS_DECODED, TOKENS_SHOWN = 4096, 200
 
 @dataclass(frozen=True, slots=True)
 class ShownTokens:
-    """A prompt or a completion: its text, None without a tokenizer, the number of its tokens, and the first ids."""
+    """A prompt or a completion: its text, None without a tokenizer, the number of its tokens, and the first ids.
+
+    The text is that of the first ``decoded`` tokens.
+    """
 
     text: str | None
+    decoded: int
     count: int
     ids: tuple[int, ...]
 
@@ -97,4 +101,4 @@ def _rollout(number: int, rollout: Rollout, decoder: Decoder | None, marks: Sequ
 
 def _tokens(ids: NDArray[np.int32], decoder: Decoder | None) -> ShownTokens:
     text = None if decoder is None else decoder(ids[:TOKENS_DECODED].tolist())
-    return ShownTokens(text, len(ids), tuple(ids[:TOKENS_SHOWN].tolist()))
+    return ShownTokens(text, min(TOKENS_DECODED, len(ids)), len(ids), tuple(ids[:TOKENS_SHOWN].tolist()))

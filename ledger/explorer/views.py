@@ -11,11 +11,12 @@ from sqlalchemy import Connection, func, select
 
 from ledger import facts
 from ledger.api.bodies import Item, pack_cursor
-from ledger.explorer.contents import JobSources, NamedSeat
+from ledger.explorer.contents import JobSources, NamedSeat, RoundSources
 from ledger.explorer.matrix import Matrix, matrix
 from ledger.explorer.samples import SampledJob
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
+from ledger.queries.daily import CreditDay, credits_by_day
 from ledger.queries.run_costs import ProviderCost, providers_since
 from ledger.queries.run_progress import (
     ENDED,
@@ -25,11 +26,12 @@ from ledger.queries.run_progress import (
     spent_per_second,
     version_progress,
 )
-from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_verdicts, refused_jobs
+from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_refusals, newest_verdicts, refused_jobs
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
 from ledger.store.tables import TABLES
+from protocol.chain.structs import verdict_in
 from protocol.wire.assignments import assignee_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ PROVIDER_ROUNDS = 20
 """Newest rounds whose providers and refusals the page of a run sums up."""
 MOST_REFUSED = 200
 """Refused jobs that it counts by reason."""
+RECORD_JOBS, RECORD_ROUNDS = 100, 8
+"""Newest jobs and rounds of a node whose evidence its page reads."""
+TRAPS_LOOKED_AT = 500
+"""Newest opened traps among which those are looked for that a validator met."""
 MOMENTS = 80
 """Events of a time line's page."""
 
@@ -138,7 +144,19 @@ class NodeView:
     counts: dict[str, int]
     verdicts: Listed[NodeVerdict]
     earnings: tuple[facts.CreditEntry, ...]
+    days: tuple[CreditDay, ...]
+    refusals: tuple[NodeVerdict, ...]
+    traps: tuple[MetTrap, ...]
     slashes: tuple[facts.Slash, ...]
+    rounds: tuple[RoundSources, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetTrap:
+    """A trap in a round that a validator judged, and what it voted on the trap's job."""
+
+    trap: facts.OpenedTrap
+    vote: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +166,7 @@ class OwnerView:
     credit: facts.Credit
     nodes: tuple[facts.Node, ...]
     entries: tuple[facts.CreditEntry, ...]
+    days: tuple[CreditDay, ...]
     slashes: tuple[facts.Slash, ...]
 
 
@@ -270,13 +289,15 @@ def round_view(connection: Connection, number: int, after: tuple[int, ...] | Non
     )
 
 
-def node_view(connection: Connection, number: int) -> NodeView | None:
-    """Returns a node, or None."""
+def node_view(connection: Connection, number: int, with_bytes: bool) -> NodeView | None:
+    """Returns a node, or None; ``with_bytes`` adds the newest rounds whose evidence may be had."""
     fact = find_fact(connection, facts.Node, number)
     if fact is None:
         return None
     jobs = TABLES[facts.Job].c
     counted = select(jobs.verdict, func.count()).where(jobs.node == number).group_by(jobs.verdict)
+    worker = fact.role == "worker"
+    refusals = newest_refusals(connection, number, GLANCE_ITEMS) if worker else ()
     return NodeView(
         node=fact,
         margin=fact.bond - fact.posted,
@@ -285,6 +306,10 @@ def node_view(connection: Connection, number: int) -> NodeView | None:
         counts={row[0]: row[1] for row in connection.execute(counted)},
         verdicts=listed(newest_verdicts(connection, number, None, GLANCE_ITEMS + 1), GLANCE_ITEMS),
         earnings=lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=fact.owner, node=number),
+        days=credits_by_day(connection, node=number),
+        refusals=refusals,
+        traps=() if worker else traps_met(connection, number),
+        rounds=_rounds_of(connection, number, refusals) if worker and with_bytes else (),
         slashes=lookup.newest(connection, facts.Slash, None, GLANCE_ITEMS, node=number),
     )
 
@@ -298,7 +323,8 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
     held = find_fact(connection, facts.Job, number, job)
     judged = newest_verdicts(connection, node, (number, job + 1), 1) if held else ()
     verdict = next((one for one in judged if (one.round, one.job) == (number, job)), None)
-    return JobView(story, round_, job, node, held, verdict, job_sources(connection, round_, held) if held else None)
+    sources = job_sources(connection, round_, held) if held and isinstance(held.root, bytes) else None
+    return JobView(story, round_, job, node, held, verdict, sources)
 
 
 def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> JobSources:
@@ -315,7 +341,8 @@ def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> 
 def named_seats(connection: Connection, round_: facts.Round) -> tuple[NamedSeat, ...]:
     """Returns the seats of a round's last attempt whose votes name evidence, in the order drawn."""
     seats = (seat for seat in lookup.every(connection, facts.Seat, round=round_.round) if seat.state == "revealed")
-    naming = [seat for seat in seats if seat.attempt == round_.attempt and any(seat.evidence_root)]
+    present = [seat for seat in seats if seat.attempt == round_.attempt]
+    naming = [seat for seat in present if isinstance(seat.evidence_root, bytes) and any(seat.evidence_root)]
     jurors = {seat.juror: find_fact(connection, facts.Node, seat.juror) for seat in naming}
     found = ((seat, jurors[seat.juror]) for seat in sorted(naming, key=lambda seat: seat.place))
     return tuple(NamedSeat(seat, round_.submitted, juror.key) for seat, juror in found if juror is not None)
@@ -333,7 +360,47 @@ def owner_view(connection: Connection, owner: str) -> OwnerView | None:
     if story is None:
         return None
     entries = lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=owner)
-    return OwnerView(story.credit, story.nodes, entries, story.slashes[::-1][:GLANCE_ITEMS])
+    days = credits_by_day(connection, owner=owner)
+    return OwnerView(story.credit, story.nodes, entries, days, story.slashes[::-1][:GLANCE_ITEMS])
+
+
+def traps_met(connection: Connection, validator: int) -> tuple[MetTrap, ...]:
+    """Returns the newest traps, of the last that were opened, in rounds whose last attempt a validator voted in."""
+    traps, seats, rounds = TABLES[facts.OpenedTrap], TABLES[facts.Seat], TABLES[facts.Round]
+    order = (traps.c.block_number.desc(), traps.c.log_index.desc())
+    opened = select(traps).where(traps.c.kind != "decoy").order_by(*order).limit(TRAPS_LOOKED_AT).subquery()
+    met = (
+        select(opened, seats.c.accept, seats.c.fraud)
+        .join(rounds, rounds.c.round == opened.c.round)
+        .join(seats, (seats.c.round == opened.c.round) & (seats.c.attempt == rounds.c.attempt))
+        .where(seats.c.juror == validator, seats.c.state == "revealed")
+        .order_by(opened.c.block_number.desc(), opened.c.log_index.desc())
+        .limit(GLANCE_ITEMS)
+    )
+    found = []
+    for *trap, accept, fraud in connection.execute(met):
+        fact = facts.OpenedTrap(*trap)
+        found.append(MetTrap(fact, verdict_in(accept, fraud, fact.job).name.lower()))
+    return tuple(found)
+
+
+def _rounds_of(connection: Connection, node: int, refusals: tuple[NodeVerdict, ...]) -> tuple[RoundSources, ...]:
+    """Returns the rounds of a node's newest settled jobs, and of its refusals, newest first, each with its jobs."""
+    jobs = TABLES[facts.Job].c
+    newest = select(jobs.round).where(jobs.node == node, jobs.verdict != "submitted").order_by(jobs.round.desc())
+    numbers = connection.execute(newest.limit(RECORD_JOBS)).scalars().all()
+    chosen = [*dict.fromkeys(numbers)][:RECORD_ROUNDS]
+    chosen += [
+        number for number in dict.fromkeys(each.appeal or each.round for each in refusals) if number not in chosen
+    ]
+    found = []
+    for number in chosen:
+        round_ = find_fact(connection, facts.Round, number)
+        if round_ is not None:
+            held = lookup.every(connection, facts.Job, round=round_.parent or number, node=node)
+            rules_hash = terms_at(connection, round_.run, round_.opened_at).rules_hash
+            found.append(RoundSources(round_, held, named_seats(connection, round_), rules_hash))
+    return tuple(found)
 
 
 def time_of(connection: Connection, block: int) -> int:

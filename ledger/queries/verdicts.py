@@ -30,6 +30,8 @@ DECIDED = ("upheld", "overturned")
 """States of appeals whose committee gave a verdict."""
 REFUSED = ("void", "fraud", "unavailable")
 """Verdicts under which a job is not paid."""
+LOOKED_AT = 500
+"""Newest jobs of a node among which refusals are looked for."""
 NO_QUORUM = "the round ended without a verdict"
 
 
@@ -115,6 +117,16 @@ def newest_verdicts(
     if before is not None:
         wanted = wanted.where(tuple_(job.round, job.job) < tuple_(*before))
     return tuple(_told(connection, connection.execute(wanted)))
+
+
+def newest_refusals(connection: Connection, node: int, limit: int) -> tuple[NodeVerdict, ...]:
+    """Returns at most ``limit`` verdicts other than accepted on a node's newest jobs, the newest rounds first."""
+    job = TABLES[Job].c
+    looked_at = select(job.round, job.job).where(job.node == node).order_by(job.round.desc(), job.job.desc())
+    newest = looked_at.limit(LOOKED_AT).subquery()
+    wanted = _verdicts(job.node == node).join(newest, (newest.c.round == job.round) & (newest.c.job == job.job))
+    refused = wanted.where(job.verdict != "accepted").order_by(job.round.desc(), job.job.desc()).limit(limit)
+    return tuple(_told(connection, connection.execute(refused)))
 
 
 def _verdicts(*which: ColumnElement[bool]) -> Select[Any]:

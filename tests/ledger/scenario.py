@@ -116,10 +116,11 @@ class Market:
         receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, policy, assignments))
         return only(receipt, RoundOpened).round
 
-    def signed(self, round_: int, party: Party, leaves: bytes) -> Submission:
+    def signed(
+        self, round_: int, party: Party, leaves: bytes, uri: str = "http://example.org/artifacts/"
+    ) -> Submission:
         """A worker's signed submission under the canonical beacon."""
         beacon = self.chain.block(self.chain.latest().round(round_).open_block).hash
-        uri = "http://example.org/artifacts/"
         message = auth.submission(
             self.deployment.chain_id, self.deployment.rounds, round_, party.node, beacon, leaves, uri
         )

@@ -73,8 +73,10 @@ def tokenizer() -> bytes:
 
 
 @contextmanager
-def shown(story: Story, directory: Path, versions: int = 0) -> Iterator[Shown]:
-    """Opens another run, tells one round of it, and serves its coordinator and its relay.
+def shown(
+    story: Story, directory: Path, elsewhere: str = "http://example.org/artifacts/", versions: int = 0
+) -> Iterator[Shown]:
+    """Opens another run, tells one round of it, whose submissions name ``elsewhere``, and serves what it needs.
 
     As many ``versions`` follow, each trained on the round before it, and each with a round of its own.
     """
@@ -101,11 +103,11 @@ def shown(story: Story, directory: Path, versions: int = 0) -> Iterator[Shown]:
         store = VersionStore(directory / "relay")
         publish(model, run, 0, deployment.chain_id, deployment.market, story.trainer, store)
         relay = stack.enter_context(serving(create_app(store)))
-        round_, roots, seats = _judged(story, run, root, rules, keeping)
+        round_, roots, seats = _judged(story, run, root, rules, keeping, elsewhere)
         number = round_
         for version in range(1, versions + 1):
             root = _trained(story, run, version, number, directory, store)
-            number, _, _ = _judged(story, run, root, rules, keeping, version)
+            number, _, _ = _judged(story, run, root, rules, keeping, elsewhere, version)
         market.run = before
         yield Shown(story, run, round_, roots, seats, keeping, relay)
 
@@ -125,7 +127,7 @@ def _trained(story: Story, run: int, version: int, round_: int, directory: Path,
 
 
 def _judged(
-    story: Story, run: int, policy: bytes, rules: Rules, keeping: Keeping, version: int = 0
+    story: Story, run: int, policy: bytes, rules: Rules, keeping: Keeping, elsewhere: str, version: int = 0
 ) -> tuple[int, list[bytes], list[int]]:
     """A round of six jobs: job 0 is sound, jobs 1 to 3 say hostile things, jobs 4 and 5 are a cheat's."""
     market, deployment = story.market, story.market.deployment
@@ -154,7 +156,7 @@ def _judged(
     leaves = [Leaf(job, 1_000 + job, root) for job, root in enumerate(roots)]
     own = {story.honest.node: pack_leaves(leaves[:4]), story.cheat.node: pack_leaves(leaves[4:])}
     for party in (story.honest, story.cheat):
-        submission = market.signed(round_, party, own[party.node])
+        submission = market.signed(round_, party, own[party.node], elsewhere)
         market.send(story.coordinator, calls.submit(deployment, round_, assignments, [submission]))
     market.send(story.coordinator, calls.draw(deployment, round_))
     seats = [seat.node for seat in market.chain.latest().seats(round_)]
@@ -215,4 +217,9 @@ def _measured(edited: bool) -> Measurements:
 
 def pages_with_bytes(told: Shown) -> list[str]:
     """Every page that shows bytes, in each of its states."""
-    return [f"/why/jobs/{told.round}/{job}" for job in (1, 2, 4)] + [f"/why/jobs/{told.round}/3?first=16"]
+    return [f"/why/jobs/{told.round}/{job}" for job in (1, 4)] + [
+        f"/why/jobs/{told.round}/3?first=16",
+        f"/nodes/{told.story.cheat.node}",
+        f"/nodes/{told.seats[0]}",
+        f"/credits/{told.story.honest.owner.address}",
+    ]

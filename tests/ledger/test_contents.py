@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from ledger.api.app import create_app
 from ledger.api.blobs import BlobSource
+from ledger.explorer.findings import RecordStep, read_bundle, record_after, step_of
+from ledger.explorer.links import passage
+from ledger.explorer.texts import decoder_of
+from ledger.queries.daily import credits_by_day
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
+from protocol.errors import Rejected
+from protocol.wire.evidence import Measurements, parse_signed
+from protocol.wire.rules import Sequential
 from tests.ledger.scenario import Story
-from tests.ledger.shown import FALSE_SUM, TRUE_SUM, Shown, shown
+from tests.ledger.shown import Shown, shown, tokenizer
+from validator.records.record import EvidenceState, bounded, ratios_of
 
 HTML = {"Accept": "text/html"}
+MOST_KIB = 200
 
 
 @pytest.fixture(scope="module")
-def round_shown(told_once: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    with shown(told_once, tmp_path_factory.mktemp("shown")) as told:
+def elsewhere() -> Iterator[socket.socket]:
+    """A server that the submissions name, and that nobody may ask."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0)
+        yield listener
+
+
+@pytest.fixture(scope="module")
+def round_shown(
+    told_once: Story, elsewhere: socket.socket, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shown]:
+    uri = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/<artifacts>/"
+    with shown(told_once, tmp_path_factory.mktemp("shown"), uri) as told:
         yield told
 
 
@@ -33,16 +59,197 @@ def database(round_shown: Shown, tmp_path_factory: pytest.TempPathFactory) -> It
         yield opened
 
 
-@pytest.fixture(scope="module")
-def told(round_shown: Shown, database: Database) -> Iterator[TestClient]:
-    """The ledger of the round, started with its coordinator and its relay."""
+@contextmanager
+def ledger_of(
+    round_shown: Shown, database: Database, coordinators: list[str], relays: list[str]
+) -> Iterator[TestClient]:
+    """The ledger of the round, started with these addresses."""
     chain = round_shown.story.market.chain
-    with closing(BlobSource([round_shown.coordinator.url], [round_shown.relay])) as source:
+    with closing(BlobSource(coordinators, relays)) as source:
         yield TestClient(create_app(chain, database, Follower(chain, database), source), headers=HTML)
 
 
+@pytest.fixture(scope="module")
+def told(round_shown: Shown, database: Database) -> Iterator[TestClient]:
+    """The ledger of the round, started with its coordinator and its relay."""
+    with ledger_of(round_shown, database, [round_shown.coordinator.url], [round_shown.relay]) as client:
+        yield client
+
+
+def seen(client: TestClient, path: str) -> str:
+    """A page, once it has what it waits for."""
+    for _ in range(20):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert len(answer.content) <= MOST_KIB * 1024
+        if "still being fetched" not in answer.text:
+            break
+        time.sleep(0.2)
+    return answer.text
+
+
 def test_a_job_shows_its_prompts_and_completions_as_text(told: TestClient, round_shown: Shown) -> None:
-    page = told.get(f"/why/jobs/{round_shown.round}/4")
-    assert page.status_code == 200
-    assert TRUE_SUM[:6] in page.text
-    assert FALSE_SUM[6:] in page.text
+    page = seen(told, f"/why/jobs/{round_shown.round}/4")
+    assert "<bdi>12+30=</bdi>" in page
+    assert page.index("<bdi>43&lt;end&gt;</bdi>") < page.index("<bdi>42&lt;end&gt;</bdi>")
+    assert "<code>9 8 0</code>" in page  # the ids of 43<end>
+    assert f'href="/blobs/artifacts/0x{round_shown.roots[4].hex()}"' in page
+
+
+def test_findings_stand_beside_their_bounds_and_mark_the_rollout(told: TestClient, round_shown: Shown) -> None:
+    page = seen(told, f"/why/jobs/{round_shown.round}/4")
+    first, second, third = round_shown.seats
+    assert re.search(r'<td class="n">6\.25</td><td class="n">1</td><td><svg.*?</svg>over', page, re.DOTALL)
+    assert re.search(r'<td class="n">0\.03</td><td class="n">0\.1</td><td><svg.*?</svg>below', page, re.DOTALL)
+    wrong, right = (page[page.index(f'id="rollout-{each}"') :] for each in (0, 1))
+    for juror in (first, second):
+        assert f"sampling_fraud, juror {juror}" in wrong[: wrong.index("</li>")]
+    assert "sampling_fraud" not in right[: right.index("</li>")]
+    assert f'href="/nodes/{third}"' in page
+    assert "Not shown: the coordinator that this ledger asks does not have evidence" in page
+
+
+def test_a_bundle_that_contradicts_its_vote_is_marked(told: TestClient, round_shown: Shown) -> None:
+    page = seen(told, f"/why/jobs/{round_shown.round}/1")
+    assert page.count("differs from its evidence") == 1
+    assert "median difference of logprobs &lt;b&gt;" in page
+    assert "differs from its evidence" not in seen(told, f"/why/jobs/{round_shown.round}/0")
+
+
+def test_hostile_completions_are_shown_as_text(told: TestClient, round_shown: Shown) -> None:
+    page = seen(told, f"/why/jobs/{round_shown.round}/1")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "⟨U+202E⟩txet denrut" in page
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    long = seen(told, f"/why/jobs/{round_shown.round}/2")  # a completion of a million characters
+    assert re.search("x{1000,4000}</bdi>", long)
+    assert "of 1,000,000 characters" in long
+
+
+def test_a_job_with_many_rollouts_has_pages(told: TestClient, round_shown: Shown) -> None:
+    path = f"/why/jobs/{round_shown.round}/3"
+    first, last = seen(told, path), seen(told, f"{path}?first=16")
+    assert [f'id="rollout-{number}"' in first for number in (0, 7, 8)] == [True, True, False]
+    assert f"{path}?first=8#rollouts" in first
+    assert [f'id="rollout-{number}"' in last for number in (15, 16, 19)] == [False, True, True]
+    assert "Rollouts from" not in last
+    assert "There is no rollout 64." in seen(told, f"{path}?first=64")
+    both = seen(told, f"{path}?first=8")  # its prompt changes at rollout 10
+    assert both.index("<bdi>12+30=</bdi>") < both.index('id="rollout-9"') < both.index("<bdi>7+1=</bdi>")
+
+
+def test_without_a_relay_there_are_tokens_and_the_reason(round_shown: Shown, database: Database) -> None:
+    with ledger_of(round_shown, database, [round_shown.coordinator.url], []) as client:
+        page = seen(client, f"/why/jobs/{round_shown.round}/4")
+    assert "Only tokens are shown: <bdi>this ledger asks no relay for tokenizer.json</bdi>" in page
+    assert "<code>9 8 0</code>" in page
+    assert "<pre" not in page
+
+
+def test_without_bytes_a_page_says_so_and_never_asks_where_a_submission_points(
+    told: TestClient, round_shown: Shown, database: Database, elsewhere: socket.socket
+) -> None:
+    with ledger_of(round_shown, database, [], []) as client:
+        page = seen(client, f"/why/jobs/{round_shown.round}/4")
+        node = seen(client, f"/nodes/{round_shown.story.cheat.node}")
+    assert "this ledger asks no coordinator for it" in page
+    assert "/&lt;artifacts&gt;/</bdi>, where this ledger does not ask" in page
+    assert "published what they measured in bundles that are not on the chain" in page
+    assert "this ledger asks no coordinator" in node
+    with ledger_of(round_shown, database, ["http://127.0.0.1:9"], ["http://127.0.0.1:9"]) as client:
+        page = seen(client, f"/why/jobs/{round_shown.round}/4")
+        assert "does not answer" in page
+        assert "127.0.0.1:9/" not in page
+        assert client.get(f"/blobs/artifacts/0x{round_shown.roots[4].hex()}").status_code == 503
+    with pytest.raises(BlockingIOError):
+        elsewhere.accept()
+
+
+def test_evidence_counts_only_with_its_jurors_signature_and_seat(told: TestClient, round_shown: Shown) -> None:
+    market, juror = round_shown.story.market, round_shown.seats[0]
+    page = seen(told, f"/why/jobs/{round_shown.round}/4")
+    root = re.search(rf'/blobs/evidence/(0x[0-9a-f]+)">Bundle of juror {juror}<', page)
+    assert root
+    signed = parse_signed(told.get(f"/blobs/evidence/{root[1]}").content)
+    key = round_shown.story.validators[juror].key.address
+    of = (market.chain.chain_id, market.deployment.rounds, round_shown.round, 0, juror)
+    assert set(read_bundle(signed, of, key).jobs) == set(range(6))
+    with pytest.raises(Rejected, match="key"):
+        read_bundle(signed, of, round_shown.story.honest.key.address)
+    for wrong in ((1, *of[1:]), (*of[:3], 1, juror), (*of[:4], juror + 1)):
+        with pytest.raises(Rejected, match="of another"):
+            read_bundle(signed, wrong, key)
+
+
+def test_a_node_shows_its_refusals_with_values_and_its_record_against_the_bound(
+    told: TestClient, round_shown: Shown
+) -> None:
+    page = seen(told, f"/nodes/{round_shown.story.cheat.node}")
+    assert re.search(r'<td class="n">[67]\.25</td><td class="n">1</td><td><svg.*?</svg>over', page, re.DOTALL)
+    assert "18.48 nats" in page  # two jobs of 9.24
+    assert "28.73 nats" in page
+    assert "1 bundle could not be read" in page
+    honest = seen(told, f"/nodes/{round_shown.story.honest.node}")
+    assert "0 nats" in honest
+    assert "Jobs due" in honest
+
+
+def test_earnings_are_summed_by_day(round_shown: Shown, database: Database, told: TestClient) -> None:
+    honest = round_shown.story.honest
+    with database.reading() as connection:
+        (today,) = credits_by_day(connection, node=honest.node)
+        (moved,) = credits_by_day(connection, owner=honest.owner.address)
+        assert credits_by_day(connection, node=round_shown.story.cheat.node) == ()
+    assert today.came == moved.came > moved.went > 0
+    assert abs((today.day - datetime.now(UTC).date()).days) <= 1
+    for path in (f"/nodes/{honest.node}", f"/credits/{honest.owner.address}"):
+        assert f'<data value="0">{today.day}</data>' in seen(told, path)
+
+
+def test_an_outsiders_record_is_that_of_a_validator_that_measured_the_same_jobs() -> None:
+    chance = np.random.default_rng(7)
+    sequential = Sequential(sigma=1e-3, clearing=0.05)
+    ours, theirs = RecordStep(0.0, 0.0, 0.0), EvidenceState()
+    for _ in range(50):
+        flips = chance.integers(0, 3, 4).astype(np.uint32)
+        some = np.zeros(4, np.float32)
+        measured = Measurements(
+            *(flips + 5, flips, np.minimum(flips, chance.integers(0, 3, 4)).astype(np.uint32)),
+            *(some, some, some, chance.normal(0, 2, 4).astype(np.float32), some, some),
+            *(np.zeros(4, np.uint32), np.zeros(0, np.float32), np.zeros(0, np.float32)),
+        )
+        ours = record_after(ours, step_of(measured), sequential)
+        theirs = theirs.after(bounded(ratios_of(measured), sequential))
+        assert (ours.choices, ours.upward, ours.downward) == (theirs.choices, theirs.upward, theirs.downward)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"decoder": {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}},
+        {"decoder": {"type": "Sequence", "decoders": [{"type": "CTC"}]}},
+        {"decoder": {"type": 7}},
+        {"decoder": []},
+        {"model": {"type": "WordLevel"}},
+        {"model": 3},
+        {"added_tokens": "no"},
+    ],
+)
+def test_a_tokenizer_that_cannot_be_run_safely_is_refused(change: dict[str, object]) -> None:
+    assert decoder_of(tokenizer())([6, 0]) == "1<end>"
+    with pytest.raises(Rejected):
+        decoder_of(json.dumps(json.loads(tokenizer()) | change).encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff"])
+def test_bytes_that_are_no_tokenizer_are_refused(data: bytes) -> None:
+    with pytest.raises(Rejected):
+        decoder_of(data)
+
+
+def test_a_passage_keeps_its_lines_and_no_more_bytes_than_fit() -> None:
+    assert passage("a\n<b>", 100) == "<bdi>a</bdi>\n<bdi>&lt;b&gt;</bdi>"
+    for text in ("\u202e" * 100_000, "\n" * 100_000, "<" * 100_000, "\ud800" * 100_000, "日" * 100_000):
+        assert len(passage(text, 4000).encode()) < 4200
+        assert f"of {len(text):,} characters" in passage(text, 4000)
