@@ -46,6 +46,13 @@ class LedgerSettings:
                 yield chain, database
 
 
+def versions_folder(database: Database, deployment: Deployment) -> Path:
+    """Returns the folder for published files of versions: beside a database file, else in the state folder."""
+    path = database.where.removeprefix("sqlite:///")
+    file = default_database(deployment) if "://" in path else Path(path).expanduser()
+    return file.with_name(f"{file.name}.versions")
+
+
 def default_database(deployment: Deployment) -> Path:
     """Returns the file of one deployment: chain id, Rounds address and the hash of the start block tell them apart.
 

@@ -114,7 +114,8 @@ def run(
     options = options_of(root, run_file, model, adversary, engine=engine, **figures)
     with _started(options, endless=False) as network:
         outcome, broken = network.run_to_end()
-    print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
+    folder = root / "report"
+    print(f"report: {folder / 'report.md'}, picture: {folder / 'reward.png'}, the run's page: {folder / 'run.html'}")
     _conclude(outcome, broken)
 
 

@@ -16,7 +16,7 @@ from deploy.adversaries import ADVERSARIES
 from deploy.localnet import services
 from deploy.localnet.establish import Established, establish
 from deploy.localnet.live import LiveView
-from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
+from deploy.localnet.outcome import Metrics, Outcome, failures, write_page, write_report
 from deploy.localnet.parties import Party, faulty_committee, parties
 from deploy.localnet.processes import STATE, ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
@@ -255,6 +255,7 @@ class Localnet:
         broken += watched.broken() if watched else []
         cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
         write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds, watched, goal)
+        write_page(self.layout.root / "report", self.layout, self.chain)
         return outcome, broken
 
     def insist_on_services(self) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from deploy.adversaries import ADVERSARIES, Adversary
+from deploy.localnet.services import NetworkLayout, ledger_database
 from deploy.localnet.watching import Watched
 from deploy.runs.run_file import Goal
+from ledger.api.blobs import BlobSource
+from ledger.commands.options import published_by
+from ledger.explorer.report import ReportSources, write_run_report
+from ledger.store.database import Database
+from ledger.store.index import sync
+from ledger.trainer_metrics import read_metrics
+from protocol.chain.reading.client import Chain
 
 DEFAULT = ADVERSARIES["edited-answer"]
 BUILTIN_GOAL = Goal()
@@ -203,3 +212,17 @@ def write_report(
         f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n\n"
         f"{_answers(metrics)}{jurors}| service | processor seconds |\n|---|---|\n{parts}\n"
     )
+
+
+def write_page(folder: Path, layout: NetworkLayout, chain: Chain) -> None:
+    """Writes the run's page into ``folder`` as ``run.html``, as ``assize run report --html`` does."""
+    with (
+        closing(Database(ledger_database(layout.root), chain.deployment)) as database,
+        closing(BlobSource([layout.url("coordinator")], [layout.url("relay")])) as blobs,
+        published_by([layout.url("relay")], chain, database) as published,
+    ):
+        sync(chain, database)
+        accuracy = read_metrics(layout.state("trainer")).accuracy
+        with database.reading() as connection:
+            sources = ReportSources(blobs, published, accuracy, ledger=None)  # which ends with the network
+            write_run_report(folder / "run.html", connection, chain, layout.run, sources)

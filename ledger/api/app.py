@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eth_utils import to_checksum_address
 from fastapi import FastAPI, Request, Response
@@ -52,25 +52,38 @@ from ledger.queries.verdicts import NodeVerdict
 from ledger.queries.why import Explanation, why_entry, why_job
 from ledger.store.database import Database
 from ledger.store.follower import Follower
+from ledger.store.rows import find_fact
 from protocol.chain.reading.client import Chain
 from protocol.errors import AssizeError
 from protocol.transport.index import add_index
+
+if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions
 
 UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
 
 
 def create_app(
-    chain: Chain, database: Database, follower: Follower, *, blobs: BlobSource | None = None, actions: bool = False
+    chain: Chain,
+    database: Database,
+    follower: Follower,
+    *,
+    blobs: BlobSource | None = None,
+    published: PublishedVersions | None = None,
+    actions: bool = False,
 ) -> FastAPI:
     """Returns the API; it starts ``follower`` and stops it with itself.
 
-    Without ``blobs`` it has none to pass on; with ``actions`` it offers calls to wallets.
+    Without ``blobs`` and ``published``, the latter started here too, it has no bytes that are not on the chain. With
+    ``actions`` it offers calls to wallets.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         follower.start()
+        if published is not None:
+            published.start()
         yield
         follower.stop()
 
@@ -79,7 +92,7 @@ def create_app(
         title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
     )
     _say_errors(app)
-    service = LedgerService(chain, database, follower, blobs or BlobSource(), actions)
+    service = LedgerService(chain, database, follower, blobs or BlobSource(), published, actions)
     app.state.service = service
     _lists(app)
     _stories(app)
@@ -221,6 +234,19 @@ def _bytes(app: FastAPI, service: LedgerService) -> None:
     @app.get(BLOBS + "rules/{root}", summary="A run's rules, canonical JSON", response_class=Response, responses=raw)
     def rules(root: Root) -> Response:
         return answered("rules", root)
+
+    signed: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}
+
+    @app.get(BLOBS + "manifests/{run}/{version}", summary="Signed manifest", response_class=Response, responses=signed)
+    def manifest(view: Asked, run: Id, version: Id) -> Response:
+        what = f"version {version} of run {run}"
+        point = view.story(what, lambda connection: find_fact(connection, Checkpoint, run, version))
+        if service.published is None:
+            raise HTTPException(404, "this ledger reads no manifests: it was started without --relay")
+        data = service.published.manifest(point)
+        if data is None:
+            raise HTTPException(404, f"the manifest of {what} was not read yet: {service.published.problem or 'wait'}")
+        return Response(data, media_type="application/json", headers={"Cache-Control": "no-cache"})
 
 
 def _checks(app: FastAPI, service: LedgerService) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from sqlalchemy import Connection
 from starlette.exceptions import HTTPException
@@ -26,6 +26,9 @@ from ledger.store.database import Database
 from ledger.store.follower import Follower
 from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
+
+if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions
 
 AUDIT_SECONDS = 10.0
 """Least time between two audits that the API makes; in between the last one is answered."""
@@ -94,13 +97,20 @@ class LedgerService:
     """Answers the routes from the database, and reuses an audit while nothing has changed."""
 
     def __init__(
-        self, chain: Chain, database: Database, follower: Follower, blobs: BlobSource, actions: bool = False
+        self,
+        chain: Chain,
+        database: Database,
+        follower: Follower,
+        blobs: BlobSource,
+        published: PublishedVersions | None = None,
+        actions: bool = False,
     ) -> None:
         self.actions = actions
         self.chain = chain
         self.database = database
         self.follower = follower
         self.blobs = blobs
+        self.published = published
         self.reckoning = Reckoning()
         self._lock = threading.Lock()
         self._made_at = 0.0

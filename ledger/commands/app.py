@@ -19,7 +19,19 @@ from pydantic import TypeAdapter
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.commands import questions, statement
-from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Coordinators, Db, NoSync, Relays, Rpc, opened
+from ledger.commands.options import (
+    LARGEST,
+    LOCAL,
+    Addresses,
+    AsJson,
+    Coordinators,
+    Db,
+    NoSync,
+    Relays,
+    Rpc,
+    opened,
+    published_by,
+)
 from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
@@ -163,10 +175,14 @@ def serve(
     from protocol.node import telemetry
 
     telemetry.configure("ledger")
-    blobs = BlobSource(coordinators or (), relays or ())
-    with closing(blobs), opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
+    with (
+        closing(BlobSource(coordinators or (), relays or ())) as blobs,
+        opened(rpc, addresses, db, no_sync=True) as (chain, database),
+        listen(host, port) as listener,
+        published_by(relays, chain, database) as published,
+    ):
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        app = create_app(chain, database, Follower(chain, database), blobs=blobs, actions=actions)
+        app = create_app(chain, database, Follower(chain, database), blobs=blobs, published=published, actions=actions)
         run_server(app, listener, grace_seconds=None, ending=app.state.live.close)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions
     from ledger.store.database import Database
     from protocol.chain.reading.client import Chain
 
@@ -45,7 +46,7 @@ Relays = Annotated[
         "--relay",
         metavar="URL",
         envvar="ASSIZE_LEDGER_RELAYS",
-        help="Relay or origin of weights, to read manifests and rewards of versions from; may be repeated.",
+        help="Relay or origin of weights, for manifests, rewards and tokenizers of versions; may be repeated.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
@@ -65,3 +66,17 @@ def opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator
         if not no_sync:
             synchronise(chain, database)
         yield chain, database
+
+
+@contextmanager
+def published_by(relays: list[str] | None, chain: Chain, database: Database) -> Iterator[PublishedVersions | None]:
+    """Yields the published files of versions as these relays have them; None without relays."""
+    if not relays:
+        yield None
+        return
+    from ledger.api.published import PublishedVersions
+    from ledger.settings import versions_folder
+
+    folder = versions_folder(database, chain.deployment)
+    with closing(PublishedVersions(chain.deployment, database, relays, folder)) as published:
+        yield published

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.commands.options import (
+    LARGEST,
+    LOCAL,
+    Addresses,
+    AsJson,
+    Coordinators,
+    Db,
+    NoSync,
+    Relays,
+    Rpc,
+    opened,
+    published_by,
+)
 from protocol.amounts import UNIT, digits_of
 from protocol.errors import Rejected
 from protocol.node.console import guard
@@ -29,6 +42,14 @@ def report(
     addresses: Addresses,
     run: RunArgument,
     out: Annotated[Path | None, typer.Option("--csv", help="File to write the providers to.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="New file for the run's page, whole in itself.")
+    ] = None,
+    coordinators: Coordinators = None,
+    relays: Relays = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", metavar="URL", help="Ledger to which the links of --html lead.")
+    ] = None,
     metrics: Metrics = None,
     rpc: Rpc = LOCAL,
     db: Db = None,
@@ -41,11 +62,20 @@ def report(
     from ledger.store.database import read_position
     from ledger.trainer_metrics import read_metrics
 
-    tokens = read_metrics(metrics).tokens if metrics is not None else None
+    told = read_metrics(metrics) if metrics is not None else None
+    tokens = told.tokens if told is not None else None
     with opened(rpc, addresses, db, no_sync) as (chain, database), database.reading() as connection:
         costs = run_costs(connection, run)
         block = chain.block(read_position(connection).block_number)
         held = chain.pinned(block).run(run)
+        if page is not None:
+            from ledger.api.blobs import BlobSource
+            from ledger.explorer.report import ReportSources, write_run_report
+
+            blobs = BlobSource(coordinators or (), relays or ())
+            with closing(blobs), published_by(relays, chain, database) as published:
+                accuracy = told.accuracy if told is not None else {}
+                write_run_report(page, connection, chain, run, ReportSources(blobs, published, accuracy, ledger))
     if (held.escrow, held.reserved) != (costs.escrow, costs.reserved):
         raise Rejected(
             f"run {run} has {digits_of(costs.escrow)} {UNIT} of escrow by its events, {digits_of(held.escrow)} {UNIT} "
@@ -59,6 +89,8 @@ def report(
     show_costs(costs, _now(block.timestamp), tokens)
     if out is not None:
         print(f"{len(costs.providers)} providers written to {out}")
+    if page is not None:
+        print(f"the run's page is written to {page}")
 
 
 def _now(newest: int) -> int:

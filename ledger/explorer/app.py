@@ -26,6 +26,7 @@ from ledger.explorer.links import Links
 from ledger.explorer.live import LiveFeed
 from ledger.explorer.negotiation import LIVE, STATIC
 from ledger.explorer.renderer import Renderer
+from ledger.explorer.samples import Samples
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
@@ -70,6 +71,7 @@ def create_pages(service: LedgerService) -> FastAPI:
 
 def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
     page, contents = renderer.page, Contents(service.blobs, service.chain.deployment)
+    samples = Samples(contents)
 
     @app.get("/")
     def now(request: Request, view: Asked) -> Response:
@@ -79,9 +81,9 @@ def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
     @app.get("/runs/{run}")
     def run_(request: Request, view: Asked, run: Id) -> Response:
         def ask(connection: Connection) -> views.RunView | None:
-            return views.run_view(connection, run, _now(connection, view))
+            return views.run_view(connection, run, _now(connection, view), view.ledger.published)
 
-        return page(request, view, "run.html", f"run {run}", ask)
+        return page(request, view, "run.html", f"run {run}", ask, lambda found: samples.of(found.samples))
 
     @app.get("/rounds/{round}")
     def round_(request: Request, view: Asked, round: Id, after: Before = None, first: First = 0) -> Response:

@@ -172,9 +172,9 @@ class Contents:
         self._artifacts: OrderedDict[bytes, tuple[Artifact, int]] = OrderedDict()
         self._bundles: OrderedDict[tuple[bytes, str], BundleReading] = OrderedDict()
 
-    def job(self, job: Job, sources: JobSources, first: int) -> JobContents:
-        """Returns the contents of a job, its rollouts from ``first`` on."""
-        until = time.monotonic() + PAGE_SECONDS
+    def job(self, job: Job, sources: JobSources, first: int, seconds: float = PAGE_SECONDS) -> JobContents:
+        """Returns the contents of a job, its rollouts from ``first`` on, as far as they are there in time."""
+        until = time.monotonic() + seconds
         self._blobs.begin("artifact", [job.root])
         self._blobs.begin("evidence", [named.seat.evidence_root for named in sources.seats])
         evidence = tuple(self._evidence(job, named, until) for named in sources.seats)

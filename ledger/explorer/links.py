@@ -40,20 +40,31 @@ VISIBLE = PICTURES | {code: f"⟨U+{code:04X}⟩" for code in FORMATTING}
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links of one page; they carry ``as_of``, the hash of the block as of which it was asked, if there is one."""
+    """Links of one page; they carry ``as_of``, the hash of the block as of which it was asked, if there is one.
+
+    ``base`` is the address of another server that they lead to. Without any, being None, their text stands alone.
+    """
 
     as_of: str | None = None
+    base: str | None = ""
+
+    @property
+    def leads(self) -> bool:
+        """False where links are but their text."""
+        return self.base is not None
 
     def url(self, path: str, **query: Any) -> str:
         """Returns an address on this server; of several slashes in front, which would name another host, one stays."""
         given = {name: value for name, value in query.items() if value is not None}
         if self.as_of is not None:
             given["as_of"] = self.as_of
-        return "/" + quote(path.lstrip("/"), safe="/") + ("?" + urlencode(given) if given else "")
+        return (self.base or "") + "/" + quote(path.lstrip("/"), safe="/") + ("?" + urlencode(given) if given else "")
 
     def page(self, path: str, text: object, **query: Any) -> Markup:
         """Returns a link to a page."""
         shown = legible(text) if isinstance(text, str) and not isinstance(text, Markup) else text
+        if self.base is None:
+            return escape(shown)
         return Markup('<a href="{}">{}</a>').format(self.url(path, **query), shown)
 
     def run(self, number: int) -> Markup:
@@ -82,13 +93,11 @@ class Links:
 
     def owner(self, address: str) -> Markup:
         """Returns a link to an owner: its address short, whole in the title."""
-        link = '<a href="{}" title="{}"><code>{}</code></a>'
-        return Markup(link).format(self.url(f"/credits/{address}"), legible(address), short(address))
+        return self._named(self.url(f"/credits/{address}"), address)
 
     def address(self, address: str) -> Markup:
         """Returns a link to everything known of an address that may be other than an owner's."""
-        link = '<a href="{}" title="{}"><code>{}</code></a>'
-        return Markup(link).format(self.url("/search", q=address), legible(address), short(address))
+        return self._named(self.url("/search", q=address), address)
 
     def linked(self, text: str, most: int = MOST_CHARACTERS) -> Markup:
         """Returns a sentence whose nodes, rounds, runs and addresses are links, and whose hashes are short."""
@@ -114,8 +123,14 @@ class Links:
     def tx(self, tx_hash: bytes | str, block: int | None = None) -> Markup:
         """Returns a link to a transaction; ``block`` saves asking the chain where it lies."""
         name = spelled(tx_hash)
+        return self._named(self.url(f"/transactions/{name}", block=block), name)
+
+    def _named(self, url: str, name: str) -> Markup:
+        """Returns a link whose text is an address or hash, short, whole in the title."""
+        if self.base is None:
+            return hashed(name)
         link = '<a href="{}" title="{}"><code>{}</code></a>'
-        return Markup(link).format(self.url(f"/transactions/{name}", block=block), legible(name), short(name))
+        return Markup(link).format(url, legible(name), short(name))
 
 
 def spelled(value: bytes | str) -> str:

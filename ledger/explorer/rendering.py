@@ -5,6 +5,7 @@ Scripts are bundled into ``static/built`` when an environment is set up. Pages a
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,9 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from ledger.explorer import links
+from ledger.explorer.chart import chart, legend
 from ledger.explorer.negotiation import STATIC
+from ledger.explorer.series import series_of
 from ledger.facts import Node
 from protocol.times import spell
 
@@ -59,6 +62,7 @@ TONES = {
         "abstained",
         "undecided",
         "missing",
+        "doubtful",
     ),
 }
 """Tone in which a word is shown; every other one is idle."""
@@ -144,6 +148,9 @@ def environment() -> Environment:
         "condition": condition,
         "short": links.short,
         "spelled": links.spelled,
+        "series_of": series_of,
+        "chart": chart,
+        "legend": legend,
     }
     for name in made.list_templates():
         made.get_template(name)  # compiled now, not in the first request: half a second in all
@@ -159,6 +166,17 @@ def render(template: str, status: int, **context: Any) -> HTMLResponse:
     """Returns a page."""
     page = environment().get_template(template).render(context)
     return HTMLResponse(page.encode(errors="backslashreplace"), status, headers=HEADERS)
+
+
+def render_file(template: str, **context: Any) -> bytes:
+    """Returns a page that is whole in one file: with its style sheet, and a policy under which it loads nothing."""
+    found = asset("explorer.css")
+    assert found
+    style = base64.b64encode(hashlib.sha256(found.data).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
+    sheet = Markup(found.data.decode())  # our own, and the policy names its hash
+    page = environment().get_template(template).render(context, policy=policy, sheet=sheet, alone=True)
+    return page.encode(errors="backslashreplace")
 
 
 def static(name: str) -> Response | None:

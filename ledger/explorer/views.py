@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, Generic
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
 
 from sqlalchemy import Connection, func, select
 
@@ -12,11 +13,20 @@ from ledger import facts
 from ledger.api.bodies import Item, pack_cursor
 from ledger.explorer.contents import JobSources, NamedSeat, RoundSources
 from ledger.explorer.matrix import Matrix, matrix
+from ledger.explorer.samples import SampledJob
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
 from ledger.queries.daily import CreditDay, credits_by_day
-from ledger.queries.run_progress import ENDED, ROUNDS, RunOutlook, run_progress, spent_per_second, staleness
-from ledger.queries.verdicts import NodeVerdict, newest_refusals, newest_verdicts
+from ledger.queries.run_costs import ProviderCost, providers_since
+from ledger.queries.run_progress import (
+    ENDED,
+    RunOutlook,
+    VersionProgress,
+    run_progress,
+    spent_per_second,
+    version_progress,
+)
+from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_refusals, newest_verdicts, refused_jobs
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
@@ -24,10 +34,19 @@ from ledger.store.tables import TABLES
 from protocol.chain.structs import verdict_in
 from protocol.wire.assignments import assignee_of
 
+if TYPE_CHECKING:
+    from ledger.api.published import PublishedVersions, VersionRewards
+
 PAGE_ITEMS = 50
 """Items of a list's page."""
 GLANCE_ITEMS = 10
 """Items of a list that is part of another page."""
+SERIES_ITEMS = 100
+"""Newest rounds or versions of a series."""
+PROVIDER_ROUNDS = 20
+"""Newest rounds whose providers and refusals the page of a run sums up."""
+MOST_REFUSED = 200
+"""Refused jobs that it counts by reason."""
 RECORD_JOBS, RECORD_ROUNDS = 100, 8
 """Newest jobs and rounds of a node whose evidence its page reads."""
 TRAPS_LOOKED_AT = 500
@@ -56,21 +75,48 @@ class NowView:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionPoint:
+    """A version with its rewards; None where they were not read."""
+
+    made: VersionProgress
+    rewards: VersionRewards | None
+    tainted: int
+    tx_hash: bytes
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewardsRead:
+    """State of the rewards on a page: the relays that they come from, none unread, and why they are not there."""
+
+    relays: tuple[str, ...]
+    unread: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
-    """A run: its terms, its newest rounds and checkpoints, its money, and some of its members.
+    """A run: its terms, its newest rounds and versions, its money, and some of its members.
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
-    ``staleness`` is by how many versions the jobs were behind on which each of the newest versions was trained.
+    ``versions`` are the newest after version 0, newest first; ``providers`` and ``refusals`` are of the newest
+    ``summed`` of its rounds. ``shown`` rounds are part of series. ``accuracy`` by version is the trainer's own figure.
     """
 
     run: facts.Run
     terms: tuple[facts.RunTerms, ...]
     progress: RunOutlook
     lasts_seconds: float | None
-    staleness: dict[int, float]
-    checkpoints: tuple[facts.Checkpoint, ...]
+    versions: tuple[VersionPoint, ...]
+    rewards: RewardsRead
+    providers: tuple[ProviderCost, ...]
+    refusals: tuple[RefusedJobs, ...]
     members: tuple[facts.Membership, ...]
     members_in_all: int
+    samples: tuple[SampledJob, ...]
+    summed: int
+    shown: int = SERIES_ITEMS
+    accuracy: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,24 +205,66 @@ def now_view(connection: Connection) -> NowView:
     )
 
 
-def run_view(connection: Connection, run: int, now: int) -> RunView | None:
-    """Returns a run as of the Unix second ``now``, or None."""
+def run_view(
+    connection: Connection, run: int, now: int, published: PublishedVersions | None, rounds: int = PROVIDER_ROUNDS
+) -> RunView | None:
+    """Returns a run as of the Unix second ``now``, or None.
+
+    Args:
+        connection: to the database.
+        run: id of the run.
+        now: time from which the escrow's end is reckoned.
+        published: has the rewards that were read by now.
+        rounds: newest rounds whose providers and refusals are summed up.
+    """
     fact = find_fact(connection, facts.Run, run)
     if fact is None:
         return None
-    progress = run_progress(connection, run)
+    progress = run_progress(connection, run, max(SERIES_ITEMS, rounds))
     rate = spent_per_second(progress.rounds, now)
-    points = lookup.newest(connection, facts.Checkpoint, None, ROUNDS, run=run)
+    checkpoints = lookup.newest(connection, facts.Checkpoint, None, SERIES_ITEMS, run=run)
+    trained = [each for each in checkpoints if each.version > 0]
+    read = published.rewards(run, trained) if published is not None else {}
+    versions = version_progress(connection, run, trained)
+    recent = [each.round for each in progress.rounds[:rounds]]
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
-        staleness=staleness(connection, points),
-        checkpoints=points[:GLANCE_ITEMS],
+        versions=tuple(
+            VersionPoint(each, read.get(each.version), made.tainted, made.tx_hash, made.block_number)
+            for each, made in zip(versions, trained, strict=True)
+        ),
+        rewards=RewardsRead(
+            *((published.urls, len(trained) - len(read), published.problem) if published else ((), 0, ""))
+        ),
+        providers=providers_since(connection, run, recent[-1]) if recent else (),
+        refusals=refused_jobs(connection, recent, MOST_REFUSED),
         members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, run=run),
         members_in_all=_count(connection, facts.Membership, run=run),
+        samples=sampled_jobs(connection, run),
+        summed=len(recent),
     )
+
+
+def sampled_jobs(connection: Connection, run: int) -> tuple[SampledJob, ...]:
+    """Returns the first accepted job of a run's first round that has one, and that of its newest such round."""
+    jobs, rounds = TABLES[facts.Job].c, TABLES[facts.Round].c
+    accepted = select(jobs.round, jobs.job).join(TABLES[facts.Round], rounds.round == jobs.round)
+    accepted = accepted.where(rounds.run == run, jobs.verdict == "accepted").limit(1)
+    first = connection.execute(accepted.order_by(rounds.round, jobs.job)).first()
+    newest = connection.execute(accepted.order_by(rounds.round.desc(), jobs.job)).first()
+    places = dict.fromkeys((row.round, row.job) for row in (first, newest) if row is not None)
+    return tuple(_sampled(connection, *place) for place in places)
+
+
+def _sampled(connection: Connection, number: int, job: int) -> SampledJob:
+    round_, held = find_fact(connection, facts.Round, number), find_fact(connection, facts.Job, number, job)
+    assert round_
+    assert held
+    node = find_fact(connection, facts.Node, held.node)
+    return SampledJob(round_, held, node.owner if node else "", job_sources(connection, round_, held))
 
 
 def round_view(connection: Connection, number: int, after: tuple[int, ...] | None, first: int) -> RoundView | None:

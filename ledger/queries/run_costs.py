@@ -6,11 +6,13 @@ funded + deposits in = work + juror fees + refunded + deposits out + escrow left
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from ledger import facts
 from ledger.facts.fact import Wide
@@ -129,7 +131,7 @@ def run_costs(connection: Connection, run: int) -> RunCosts:
         trapped=trapped,
         trap_deposits=held,
         units=sum(job.units for job in jobs if job.verdict == "accepted"),
-        providers=_providers(connection, jobs, entries, slashes, rounds),
+        providers=_providers(connection, jobs, entries, slashes, _seats_of_run(connection, run)),
         versions=_versions(connection, run, jobs, rounds),
     )
     _check(costs, fact)
@@ -156,34 +158,58 @@ def _trap_costs(connection: Connection, run: int) -> tuple[int, int]:
     return cost, held
 
 
-def jobs_of_run(connection: Connection, run: int) -> tuple[facts.Job, ...]:
-    """Returns every job handed in to rounds of a run, by round and job."""
-    jobs, rounds = TABLES[facts.Job], TABLES[facts.Round]
-    wanted = select(jobs).join(rounds, rounds.c.round == jobs.c.round).where(rounds.c.run == run)
-    return tuple(fact_of(facts.Job, row) for row in connection.execute(wanted.order_by(jobs.c.round, jobs.c.job)))
+def jobs_of_run(connection: Connection, run: int, since: int = 0) -> tuple[facts.Job, ...]:
+    """Returns every job handed in to rounds of a run, from the round ``since`` on, by round and job."""
+    jobs = TABLES[facts.Job]
+    wanted = _in_rounds(facts.Job, run, since).order_by(jobs.c.round, jobs.c.job)
+    return tuple(fact_of(facts.Job, row) for row in connection.execute(wanted))
 
 
-def slashes_of_run(connection: Connection, run: int) -> tuple[facts.Slash, ...]:
-    """Returns the slashes in rounds of a run and their appeals, oldest first."""
-    slashes, rounds = TABLES[facts.Slash], TABLES[facts.Round]
-    wanted = select(slashes).join(rounds, rounds.c.round == slashes.c.round).where(rounds.c.run == run)
-    in_order = wanted.order_by(slashes.c.block_number, slashes.c.log_index)
-    return tuple(fact_of(facts.Slash, row) for row in connection.execute(in_order))
+def slashes_of_run(connection: Connection, run: int, since: int = 0) -> tuple[facts.Slash, ...]:
+    """Returns the slashes in rounds of a run and their appeals, from the round ``since`` on, oldest first."""
+    slashes = TABLES[facts.Slash]
+    wanted = _in_rounds(facts.Slash, run, since).order_by(slashes.c.block_number, slashes.c.log_index)
+    return tuple(fact_of(facts.Slash, row) for row in connection.execute(wanted))
+
+
+def providers_since(connection: Connection, run: int, since: int) -> tuple[ProviderCost, ...]:
+    """Returns the part of every node in the rounds of a run from ``since`` on, the best paid first."""
+    job, entry = TABLES[facts.Job].c, TABLES[facts.CreditEntry].c
+    jobs = _in_rounds(facts.Job, run, since).with_only_columns(job.node, job.verdict, job.units)
+    entries = _in_rounds(facts.CreditEntry, run, since).with_only_columns(entry.node, entry.amount)
+    slashes, seats = slashes_of_run(connection, run, since), _seats_of_run(connection, run, since)
+    return _providers(connection, connection.execute(jobs), connection.execute(entries), slashes, seats)
+
+
+def _in_rounds(kind: type[facts.Fact], run: int, since: int) -> Select[Any]:
+    """Returns the query of all facts of a kind in rounds of a run, from the round ``since`` on."""
+    table, rounds = TABLES[kind], TABLES[facts.Round].c
+    return (
+        select(table)
+        .join(TABLES[facts.Round], rounds.round == table.c.round)
+        .where(rounds.run == run, rounds.round >= since)
+    )
+
+
+def _seats_of_run(connection: Connection, run: int, since: int = 0) -> Counter[int]:
+    """Returns the number of seats of each juror in rounds of a run."""
+    juror = TABLES[facts.Seat].c.juror
+    counted = _in_rounds(facts.Seat, run, since).with_only_columns(juror, func.count()).group_by(juror)
+    return Counter({row[0]: row[1] for row in connection.execute(counted)})
 
 
 def _providers(
     connection: Connection,
-    jobs: tuple[facts.Job, ...],
-    entries: tuple[facts.CreditEntry, ...],
-    slashes: tuple[facts.Slash, ...],
-    rounds: dict[int, facts.Round],
+    jobs: Iterable[facts.Job | Row[Any]],
+    entries: Iterable[facts.CreditEntry | Row[Any]],
+    slashes: Iterable[facts.Slash],
+    seats: Counter[int],
 ) -> tuple[ProviderCost, ...]:
     """Returns the part of every node that worked, judged or was slashed, the best paid first."""
     outcomes, units = defaultdict[int, Counter[str]](Counter), Counter[int]()
     for job in jobs:
         outcomes[job.node][job.verdict] += 1
         units[job.node] += job.units if job.verdict == "accepted" else 0
-    seats = Counter(seat.juror for number in rounds for seat in every(connection, facts.Seat, round=number))
     paid, slashed = Counter[int](), Counter[int]()
     for entry in entries:
         if entry.node:

@@ -41,6 +41,16 @@ class RoundProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionProgress:
+    """A version: jobs that it was trained on, and the versions by which they were behind; None without jobs."""
+
+    version: int
+    timestamp: int
+    jobs: int
+    staleness: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunOutlook:
     """A run as it goes on.
 
@@ -70,13 +80,13 @@ class RunOutlook:
         return self.paid // self.versions if self.versions else None
 
 
-def run_progress(connection: Connection, run: int) -> RunOutlook:
-    """Returns the progress of a run; raises ``Rejected`` if there is no such run."""
+def run_progress(connection: Connection, run: int, most_rounds: int = ROUNDS) -> RunOutlook:
+    """Returns the progress of a run with its newest rounds; raises ``Rejected`` if there is no such run."""
     fact = find_fact(connection, facts.Run, run)
     if fact is None:
         raise Rejected(f"there is no run {run}")
     (newest,) = lookup.newest(connection, facts.Checkpoint, None, 1, run=run)
-    rounds = _newest_rounds(connection, run)
+    rounds = _newest_rounds(connection, run, most_rounds)
     outcomes = _outcomes(connection, [each.round for each in rounds])
     return RunOutlook(
         run=run,
@@ -84,7 +94,7 @@ def run_progress(connection: Connection, run: int) -> RunOutlook:
         versions=_versions(connection, run),
         published_at=newest.timestamp,
         closed=fact.closed,
-        staleness=staleness(connection, [newest]).get(newest.version),
+        staleness=version_progress(connection, run, [newest])[0].staleness,
         rounds=tuple(_progress(each, outcomes[each.round]) for each in rounds),
         open_rounds=sum(each.state not in ENDED for each in rounds),
         escrow=fact.escrow,
@@ -94,9 +104,9 @@ def run_progress(connection: Connection, run: int) -> RunOutlook:
     )
 
 
-def _newest_rounds(connection: Connection, run: int) -> list[facts.Round]:
+def _newest_rounds(connection: Connection, run: int, most: int) -> list[facts.Round]:
     table = TABLES[facts.Round]
-    wanted = select(table).where(table.c.run == run, table.c.parent == 0).order_by(table.c.round.desc()).limit(ROUNDS)
+    wanted = select(table).where(table.c.run == run, table.c.parent == 0).order_by(table.c.round.desc()).limit(most)
     return [fact_of(facts.Round, row) for row in connection.execute(wanted)]
 
 
@@ -141,27 +151,34 @@ def _progress(round_: facts.Round, verdicts: Counter[str]) -> RoundProgress:
     )
 
 
-def staleness(connection: Connection, points: Sequence[facts.Checkpoint]) -> dict[int, float]:
-    """Returns by how many versions, on average, the jobs were behind on which versions of one run were trained.
-
-    Versions that were trained on no job are left out.
-    """
-    previous = {each.version: each.previous for each in points}
-    consumed, rounds = TABLES[facts.Consumption].c, TABLES[facts.Round].c
-    wanted = select(consumed.version, consumed.jobs, rounds.policy_version).join(
-        TABLES[facts.Round], rounds.round == consumed.round
+def version_progress(
+    connection: Connection, run: int, checkpoints: Sequence[facts.Checkpoint]
+) -> tuple[VersionProgress, ...]:
+    """Returns the progress of these versions of a run, in their order."""
+    if not checkpoints:
+        return ()
+    numbers = [each.version for each in checkpoints]
+    used, rounds = TABLES[facts.Consumption].c, TABLES[facts.Round].c
+    wanted = select(used.version, used.jobs, rounds.policy_version).join(
+        TABLES[facts.Round], rounds.round == used.round
     )
-    jobs, behind = Counter[int](), Counter[int]()
-    chosen = wanted.where(consumed.run.in_({each.run for each in points}), consumed.version.in_(previous))
-    for version, taken, policy in connection.execute(chosen):
-        jobs[version] += taken.bit_count()
-        behind[version] += (previous[version] - policy) * taken.bit_count()
-    return {version: behind[version] / count for version, count in sorted(jobs.items()) if count}
+    found = defaultdict[int, list[tuple[int, int]]](list)
+    within = (used.run == run, used.version.between(min(numbers), max(numbers)))
+    for version, jobs, policy in connection.execute(wanted.where(*within)):
+        found[version].append((jobs.bit_count(), policy))
+    return tuple(_version(each, found[each.version]) for each in checkpoints)
+
+
+def _version(made: facts.Checkpoint, used: list[tuple[int, int]]) -> VersionProgress:
+    """Returns a version from the jobs of each round that it was trained on, and the policy that made them."""
+    jobs = sum(count for count, _ in used)
+    behind = sum(count * (made.previous - policy) for count, policy in used)
+    return VersionProgress(made.version, made.timestamp, jobs, behind / jobs if jobs else None)
 
 
 def spent_per_second(rounds: Sequence[RoundProgress], now: int) -> float | None:
-    """Returns the wei a second that the newest rounds cost; None before one has ended. PURE."""
-    ended = [each for each in rounds if each.state in ENDED]
+    """Returns the wei a second that the newest ``ROUNDS`` cost; None before one has ended. PURE."""
+    ended = [each for each in rounds[:ROUNDS] if each.state in ENDED]
     if not ended:
         return None
     span = now - min(each.opened_at for each in ended)

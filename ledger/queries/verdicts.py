@@ -6,12 +6,12 @@ which is named here by its root, has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, Row, Select, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
 
 from ledger.facts import Appeal, Job, Round, Seat
 from ledger.facts.fact import Hex, Wide
@@ -28,6 +28,8 @@ from protocol.wire.votes import Vote, most_given, reasons_of
 ENDS = (RoundTallied.__name__, RoundVoided.__name__)
 DECIDED = ("upheld", "overturned")
 """States of appeals whose committee gave a verdict."""
+REFUSED = ("void", "fraud", "unavailable")
+"""Verdicts under which a job is not paid."""
 LOOKED_AT = 500
 """Newest jobs of a node among which refusals are looked for."""
 NO_QUORUM = "the round ended without a verdict"
@@ -70,7 +72,7 @@ def node_verdicts(
     job = TABLES[Job].c
     appealed = select(EVENT.c.round).where(EVENT.c.name.in_(ENDS), EVENT.c.timestamp >= since)
     wanted = (
-        _verdicts_on(node)
+        _verdicts(job.node == node)
         .where((EVENT.c.timestamp >= since) | ((job.appeal != 0) & job.appeal.in_(appealed)))
         .order_by(job.round, job.job)
         .limit(limit)
@@ -80,12 +82,38 @@ def node_verdicts(
     return tuple(_told(connection, connection.execute(wanted)))
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedJobs:
+    """Jobs refused for one reason: how many, and the newest of them, as (round, job), as an example."""
+
+    verdict: str
+    reason: str
+    sentence: str
+    jobs: int
+    example: tuple[int, int]
+
+
+def refused_jobs(connection: Connection, rounds: Sequence[int], limit: int) -> tuple[RefusedJobs, ...]:
+    """Returns the newest ``limit`` jobs of these rounds that were judged other than accepted, the most frequent first.
+
+    A job whose reason nobody can read is counted under an empty one.
+    """
+    job = TABLES[Job].c
+    wanted = _verdicts(job.round.in_(rounds), job.verdict.in_(REFUSED))
+    newest = wanted.order_by(job.round.desc(), job.job.desc()).limit(limit)
+    found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for each in _told(connection, connection.execute(newest).all()):
+        found.setdefault((each.verdict, each.reason, each.sentence), []).append((each.round, each.job))
+    counted = (RefusedJobs(*what, len(places), places[0]) for what, places in found.items())
+    return tuple(sorted(counted, key=lambda each: -each.jobs))
+
+
 def newest_verdicts(
     connection: Connection, node: int, before: tuple[int, ...] | None, limit: int
 ) -> tuple[NodeVerdict, ...]:
     """Returns at most ``limit`` verdicts on a node's jobs, the newest rounds first, before (round, job) ``before``."""
     job = TABLES[Job].c
-    wanted = _verdicts_on(node).order_by(job.round.desc(), job.job.desc()).limit(limit)
+    wanted = _verdicts(job.node == node).order_by(job.round.desc(), job.job.desc()).limit(limit)
     if before is not None:
         wanted = wanted.where(tuple_(job.round, job.job) < tuple_(*before))
     return tuple(_told(connection, connection.execute(wanted)))
@@ -96,17 +124,17 @@ def newest_refusals(connection: Connection, node: int, limit: int) -> tuple[Node
     job = TABLES[Job].c
     looked_at = select(job.round, job.job).where(job.node == node).order_by(job.round.desc(), job.job.desc())
     newest = looked_at.limit(LOOKED_AT).subquery()
-    wanted = _verdicts_on(node).join(newest, (newest.c.round == job.round) & (newest.c.job == job.job))
+    wanted = _verdicts(job.node == node).join(newest, (newest.c.round == job.round) & (newest.c.job == job.job))
     refused = wanted.where(job.verdict != "accepted").order_by(job.round.desc(), job.job.desc()).limit(limit)
     return tuple(_told(connection, connection.execute(refused)))
 
 
-def _verdicts_on(node: int) -> Select[Any]:
+def _verdicts(*which: ColumnElement[bool]) -> Select[Any]:
     job = TABLES[Job].c
     return (
         select(TABLES[Job], EVENT.c.block_number, EVENT.c.timestamp, EVENT.c.tx_hash)
         .join(EVENT, (EVENT.c.round == job.round) & EVENT.c.name.in_(ENDS))
-        .where(job.node == node, job.verdict != "submitted")
+        .where(job.verdict != "submitted", *which)
     )
 
 

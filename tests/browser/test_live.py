@@ -199,14 +199,15 @@ def test_a_table_is_drawn_as_a_chart_that_stays_while_its_numbers_change(
     plot = chart.get_by_role("img")
     expect(plot).to_have_accessible_name(
         "Line chart. Jobs by round, Round 1 to 3. Accepted: 0 to 2, newest 0. Void: 0 to 1, newest 1. "
-        "Fraud: 0 to 2, newest 0."
+        "Fraud: 0 to 2, newest 0. Unavailable: 0 to 0, newest 0. Missing: 1 to 2, newest 1."
     )
     legend = chart.locator(".u-legend")
-    expect(legend).to_have_text("Round3Accepted0Void1Fraud0")  # the newest
+    expect(legend).to_have_text("Round3Accepted0Void1Fraud0Unavailable0Missing1")  # the newest
+    chart.scroll_into_view_if_needed()
     box = chart.locator(".u-over").bounding_box()
     assert box
     page.mouse.move(box["x"] + 2, box["y"] + 30)
-    expect(legend).to_have_text("Round1Accepted2Void0Fraud2")  # those at the cursor
+    expect(legend).to_have_text("Round1Accepted2Void0Fraud2Unavailable0Missing2")  # those at the cursor
     inked = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(each => each)"
     assert chart.locator("canvas").evaluate(inked)
     chart.locator("summary").click()
@@ -219,7 +220,7 @@ def test_a_table_is_drawn_as_a_chart_that_stays_while_its_numbers_change(
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function("document.querySelector('.chart canvas').clientWidth < 390")
-    assert page.locator(".chart canvas").count() == 2
+    assert page.locator(".chart canvas").count() >= 2
     assert not reader.problems
 
 

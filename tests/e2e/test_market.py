@@ -45,6 +45,9 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert report["watched"]["faults_found"] == report["watched"]["faults_planted"] == 1
     assert report["watched"]["bundles_in_doubt"] == 0
     assert (root / "report" / "reward.png").stat().st_size > 10_000
+    page = (root / "report" / "run.html").read_text()
+    assert "Line chart: Reward by version" in page
+    assert page.count('<pre class="said">') == 4, "a prompt and a completion, then and now"
     commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     left = [command for command in commands if str(root) in command]
     assert left == []

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import NodeRegistered, RoundOpened, RunOpened
@@ -29,6 +30,8 @@ COLD = "0xc01dc01DC01dc01dC01dC01DC01DC01dc01DC01d"
 """Address that the honest worker's owner has its credits redeemed to."""
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202egnirts\u2066&amp;" + "x" * 10_000
 """Markup, quotes, controls, turned direction, and more than anyone reads."""
+ROOTS = {1: b"\x02" * 32, 3: b"\x03" * 32}
+"""Manifest roots of the versions of a story, where nothing is published with them."""
 PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
 WINDOW = 600
 
@@ -108,9 +111,9 @@ class Market:
         self.send(requester, calls.fund_run(self.deployment, self.run, credits // 2))
         return self.run
 
-    def open_round(self, coordinator: Wallet, assignments: bytes, step: int = 1) -> int:
+    def open_round(self, coordinator: Wallet, assignments: bytes, step: int = 1, policy: int = 0) -> int:
         """Opens a round of the run."""
-        receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, 0, assignments))
+        receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, policy, assignments))
         return only(receipt, RoundOpened).round
 
     def signed(
@@ -172,9 +175,11 @@ class Story:
     validators: dict[int, Party]
     silent: int
     rounds: list[int]
+    root_of: Callable[[Story, int, int, int], bytes] = lambda story, version, round_, jobs: ROOTS[version]
+    """Manifest root of a version, from the round and the bitmap of the jobs that it is trained on."""
 
 
-def tell(market: Market) -> Story:
+def tell(market: Market, **more: Any) -> Story:
     """One run and three rounds: one judged, one in which nobody works, one in which nobody judges."""
     requester, coordinator = market.rich("requester", "Credits"), market.make_wallet("coordinator")
     trainer = market.make_wallet("trainer")
@@ -187,7 +192,7 @@ def tell(market: Market) -> Story:
     for party in (honest, cheat, *judges):
         market.send(party.owner, calls.join(market.deployment, market.run, party.node, RULES))
     story = Story(
-        market, requester, coordinator, trainer, honest, cheat, {judge.node: judge for judge in judges}, 0, []
+        market, requester, coordinator, trainer, honest, cheat, {judge.node: judge for judge in judges}, 0, [], **more
     )
     judged(story)
     without_work(story)
@@ -228,15 +233,19 @@ def judged(story: Story) -> None:
         market.reveal(round_, story.validators[node], votes[node])
     market.pass_time(WINDOW + 1)
     market.send(story.coordinator, calls.tally(market.deployment, round_))
-    consumed = [Consumption(round_, 0b01)]
-    market.send(story.trainer, calls.publish(market.deployment, market.run, 1, b"\x02" * 32, consumed))
+    publish(story, 1, round_, 0b01)
     for batch, node in enumerate(leaves):
         part = [SettledLeaves(node, leaves[node])]
         market.send(story.coordinator, calls.settle(market.deployment, round_, batch, assignments, part))
-    market.send(
-        story.trainer, calls.publish(market.deployment, market.run, 3, b"\x03" * 32, [Consumption(round_, 0b10)])
-    )
+    publish(story, 3, round_, 0b10)
     story.rounds.append(round_)
+
+
+def publish(story: Story, version: int, round_: int, jobs: int) -> None:
+    """A version that is trained on jobs of a round."""
+    market, root = story.market, story.root_of(story, version, round_, jobs)
+    consumed = [Consumption(round_, jobs)]
+    market.send(story.trainer, calls.publish(market.deployment, market.run, version, root, consumed))
 
 
 def _votes(jurors: list[int]) -> Mapping[int, Vote]:

@@ -14,14 +14,15 @@ from protocol.broadcast.publishing import publish
 from protocol.broadcast.server import create_app
 from protocol.broadcast.version_store import VersionStore
 from protocol.chain.events import RunOpened
-from protocol.chain.structs import SettledLeaves
+from protocol.chain.structs import Consumption, SettledLeaves
 from protocol.chain.writing import calls
 from protocol.wire import rollout
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.evidence import Evidence, Finding, JobEvidence, Measurements, SignedEvidence, sign
 from protocol.wire.manifest import from_directory
-from protocol.wire.pins import pin_directory
+from protocol.wire.pins import REWARDS_FILE, pin_directory
 from protocol.wire.reasons import Reason
+from protocol.wire.rewards import JobRewards, Rewards
 from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.votes import vote_on
@@ -72,8 +73,13 @@ def tokenizer() -> bytes:
 
 
 @contextmanager
-def shown(story: Story, directory: Path, elsewhere: str = "http://example.org/artifacts/") -> Iterator[Shown]:
-    """Opens another run, tells one round of it, whose submissions name ``elsewhere``, and serves what it needs."""
+def shown(
+    story: Story, directory: Path, elsewhere: str = "http://example.org/artifacts/", versions: int = 0
+) -> Iterator[Shown]:
+    """Opens another run, tells one round of it, whose submissions name ``elsewhere``, and serves what it needs.
+
+    As many ``versions`` follow, each trained on the round before it, and each with a round of its own.
+    """
     market, deployment = story.market, story.market.deployment
     model = smallest(directory / "model", bytes(8))
     (model / "tokenizer.json").write_bytes(tokenizer())
@@ -94,21 +100,39 @@ def shown(story: Story, directory: Path, elsewhere: str = "http://example.org/ar
             (directory / name).mkdir()
         keeping = stack.enter_context(coordinating(story, directory / "coordinator"))
         keeping.keep_rules(rules)
-        versions = VersionStore(directory / "relay")
-        publish(model, run, 0, deployment.chain_id, deployment.market, story.trainer, versions)
-        relay = stack.enter_context(serving(create_app(versions)))
+        store = VersionStore(directory / "relay")
+        publish(model, run, 0, deployment.chain_id, deployment.market, story.trainer, store)
+        relay = stack.enter_context(serving(create_app(store)))
         round_, roots, seats = _judged(story, run, root, rules, keeping, elsewhere)
+        number = round_
+        for version in range(1, versions + 1):
+            root = _trained(story, run, version, number, directory, store)
+            number, _, _ = _judged(story, run, root, rules, keeping, elsewhere, version)
         market.run = before
         yield Shown(story, run, round_, roots, seats, keeping, relay)
 
 
+def _trained(story: Story, run: int, version: int, round_: int, directory: Path, store: VersionStore) -> bytes:
+    """Publishes a version that was trained on the accepted jobs of a round, with their rewards; returns its root."""
+    market, deployment = story.market, story.market.deployment
+    model = smallest(directory / f"version-{version}", bytes([version] * 8))
+    (model / "tokenizer.json").write_bytes(tokenizer())
+    rewards = np.array([1.0] * version + [0.0] * (4 - version), "<f4")
+    jobs = tuple(JobRewards(round_, job, rewards) for job in range(4))
+    (model / REWARDS_FILE).write_bytes(Rewards(jobs).canonical)
+    signed = publish(model, run, version, deployment.chain_id, deployment.market, story.trainer, store)
+    consumed = [Consumption(round_, 0b1111)]
+    market.send(story.trainer, calls.publish(deployment, run, version, signed.manifest.root, consumed))
+    return signed.manifest.root
+
+
 def _judged(
-    story: Story, run: int, policy: bytes, rules: Rules, keeping: Keeping, elsewhere: str
+    story: Story, run: int, policy: bytes, rules: Rules, keeping: Keeping, elsewhere: str, version: int = 0
 ) -> tuple[int, list[bytes], list[int]]:
     """A round of six jobs: job 0 is sound, jobs 1 to 3 say hostile things, jobs 4 and 5 are a cheat's."""
     market, deployment = story.market, story.market.deployment
     assignments = pack_assignments([Listing(story.honest.node, 4), Listing(story.cheat.node, 2)])
-    round_ = market.open_round(story.coordinator, assignments)
+    round_ = market.open_round(story.coordinator, assignments, version + 1, version)
     true, false = tokens(TRUE_SUM[6:], "end"), tokens(FALSE_SUM[6:], "end")
     said = [
         [true, true],

@@ -68,6 +68,22 @@ def test_appeals_leave_the_sum_whole(dispute: Dispute, chain: Chain, database: D
     assert costs.escrow == chain.latest().run(dispute.market.run).escrow
 
 
+def test_the_report_as_a_page_needs_neither_relay_nor_ledger(
+    story: Story, requester: Callable[..., Result], tmp_path: Path
+) -> None:
+    out = tmp_path / "run.html"
+    assert requester("report", story.market.run, "--html", out).exit_code == 0
+    page = out.read_text()
+    assert "it was started without <code>--relay</code>" in page
+    assert "<a href" not in page.partition("<main")[2], "no ledger is named"
+    assert "src=" not in page
+    wrong = requester("report", story.market.run, "--html", tmp_path / "other.html", "--ledger", "ledger")
+    assert (wrong.exit_code, wrong.stderr) == (2, "assize: invalid ledger URL 'ledger': expected http(s)://host\n")
+    assert not (tmp_path / "other.html").exists()
+    nowhere = requester("report", story.market.run, "--html", tmp_path / "no" / "run.html")
+    assert (nowhere.exit_code, "No such file or directory" in nowhere.stderr) == (2, True)
+
+
 def test_the_report_is_a_table_json_and_a_file(story: Story, requester: Callable[..., Result], tmp_path: Path) -> None:
     out, run = tmp_path / "providers.csv", story.market.run
     told = json.loads(requester("report", run, "--json", "--csv", out).stdout)
