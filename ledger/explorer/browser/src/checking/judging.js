@@ -106,7 +106,7 @@ const FOLD = {
     compare('commitments', `commitment of juror ${said.juror}`, seat?.commitment, found);
     const { reasons, evidence_root, salt } = said;
     const state = rules.abstains(said) ? 'abstained' : 'revealed';
-    Object.assign(seat, { state, accept: BigInt(said.accept), fraud: BigInt(said.fraud), reasons, evidence_root, salt });
+    Object.assign(seat, { state, accept: BigInt(said.accept), fraud: BigInt(said.fraud), reasons, evidence_root, salt, log });
     tale.votes += 1;
   },
 
@@ -218,7 +218,8 @@ export function comparedFacts(tale, { round, jobs, seats, payments }) {
   }
   for (const { attempt, seats: drawn } of tale.committees)
     for (const [juror, each] of drawn) {
-      const held = { ...each, accept: text(each.accept), fraud: text(each.fraud), bits: Number(each.bits), paid: decimal(each.paid) };
+      const { log, ...vote } = each;
+      const held = { ...vote, accept: text(each.accept), fraud: text(each.fraud), bits: Number(each.bits), paid: decimal(each.paid) };
       const claim = seats.find((one) => one.attempt === attempt && one.juror === juror);
       triples.push([`seat of juror ${juror}, attempt ${attempt}`, pick(claim, held), held]);
     }

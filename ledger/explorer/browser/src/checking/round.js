@@ -78,6 +78,8 @@ async function contextOf(report, chain, events, fact, head) {
   for (const log of draws) eligible.set(log.block_number, await eligibleAt(report, chain, fact, log));
   return {
     round, nodes, eligible,
+    run: opened.payload.run,
+    policy: opened.payload.policy_version,
     appeal: appealed?.payload,
     slotCount: Number(opened.payload.slot_count),
     terms: await termsAt(chain, opened),

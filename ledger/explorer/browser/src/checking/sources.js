@@ -12,9 +12,9 @@ export class Ledger {
     this.url = url;
   }
 
-  /** Pins the newest block of the ledger; every claim is as of it. */
-  async pin() {
-    this.at = await this.json('/health');
+  /** Pins the block of a hash, or else the ledger's newest; every claim is as of it. */
+  async pin(block) {
+    this.at = block ? await this.json('/events', { limit: 1, as_of: block }) : await this.json('/health');
   }
 
   /** Returns the JSON of an address. */
@@ -158,5 +158,5 @@ export const byPlace = (items) => new Map(items.map((item) => [placeOf(item), it
 /** Orders logs as the chain does. */
 export const inOrder = (one, other) => one.block_number - other.block_number || one.log_index - other.log_index;
 
-const quantity = (value) => '0x' + BigInt(value).toString(16);
+const quantity = (value) => (value === 'latest' ? value : '0x' + BigInt(value).toString(16));
 const topicOf = (value) => (value === null ? null : Array.isArray(value) ? value.map(topicOf) : hex(word(value)));
