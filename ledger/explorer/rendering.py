@@ -156,5 +156,9 @@ def static(name: str) -> Response | None:
     if found is None:
         return None
     kind = name.rpartition(".")[2]
-    kept = FOREVER | ({"Content-Disposition": f'attachment; filename="assize-{name}"'} if kind == "html" else {})
+    kept = FOREVER | (
+        {"Content-Disposition": f'attachment; filename="assize-{name.partition(".")[0]}.html"'}
+        if kind == "html"
+        else {}
+    )
     return Response(found.data, media_type=MEDIA_TYPES[kind], headers=kept)

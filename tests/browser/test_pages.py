@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.browser.conftest import Reader
 from tests.conftest import ROOT
-from tests.ledger.scenario import Story, pages_of
+from tests.ledger.scenario import Story, checks_of, pages_of
 
 AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = ROOT / ".pictures"
@@ -21,7 +21,7 @@ BY_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable
 
 def test_every_page_is_sound_to_look_at(explorer: str, everything: Story, reading: Callable[..., Reader]) -> None:
     reader = reading(explorer)
-    for path in pages_of(everything):
+    for path in (*pages_of(everything), *checks_of(everything)):
         page = reader.open(path)
         page.evaluate(AXE.read_text())
         assert not violations(page, {"type": "tag", "values": EVERY_RULE}), path

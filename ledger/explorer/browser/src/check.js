@@ -7,21 +7,17 @@ import { Report } from './checking/report.js';
 import { checkRound } from './checking/round.js';
 import { Chain, Ledger } from './checking/sources.js';
 
-const KINDS = {
-  rounds: ([round], ...sides) => checkRound(...sides, Number(round)),
-  jobs: ([round, job], ...sides) => checkJob(...sides, Number(round), Number(job)),
-  entries: ([block, log], ...sides) => checkEntry(...sides, Number(block), Number(log)),
-  checkpoints: ([run, version], ...sides) => checkCheckpoint(...sides, Number(run), Number(version)),
-};
+const KINDS = { rounds: checkRound, jobs: checkJob, entries: checkEntry, checkpoints: checkCheckpoint };
+const THING = /^\/?(?:rounds\/(\d+)|(?:jobs|entries|checkpoints)\/(\d+)\/(\d+))$/;
 const MARKS = { good: '✓ checked', bad: '✗ differs', unknown: '? not checked' };
 const CONTRACTS = ['Rounds', 'Registry', 'Market', 'Credits', 'Traps'];
 
 const byId = (id) => document.getElementById(id);
 const form = byId('check');
 
+/** Adds a line to the findings. */
 function show(mark, text) {
-  const item = document.createElement('li');
-  const label = document.createElement('strong');
+  const [item, label] = [document.createElement('li'), document.createElement('strong')];
   [item.className, label.textContent] = [mark, MARKS[mark]];
   item.append(label, ' ', text);
   byId('findings').append(item);
@@ -29,40 +25,36 @@ function show(mark, text) {
 
 /** Returns the deployment in an address file. */
 function deploymentIn(text) {
-  const wrong = new Error('invalid address file: expected JSON with "chainId", "startBlock" and "contracts"');
-  let read;
-  try {
-    read = JSON.parse(text);
-  } catch {
-    throw wrong;
-  }
-  const whole = CONTRACTS.every((name) => /^0x[0-9a-fA-F]{40}$/.test(read?.contracts?.[name]));
-  if (!whole || ![read.chainId, read.startBlock].every(Number.isSafeInteger)) throw wrong;
-  return read;
+  const read = /^\s*\{/.test(text) ? JSON.parse(text) : {};
+  const whole = CONTRACTS.every((name) => /^0x[0-9a-fA-F]{40}$/.test(read.contracts?.[name]));
+  if (whole && [read.chainId, read.startBlock].every(Number.isSafeInteger)) return read;
+  throw new Error('invalid address file: expected "chainId", "startBlock" and "contracts"');
 }
 
+/** Checks what the form asks for; on a ledger's own page the form has neither ledger nor thing. */
 async function check() {
+  const { ledger, thing, rpc, addresses, as_of } = form.elements;
   byId('findings').replaceChildren();
+  byId('summary').removeAttribute('class');
   byId('summary').textContent = 'Checking…';
   const report = new Report(show);
-  const { ledger, thing, rpc, addresses } = form.elements; // a ledger's own page knows the first two
   try {
-    const found = /(?:^|\/)(rounds|jobs|entries|checkpoints)\/(\d+)(?:\/(\d+))?$/.exec(thing?.value.trim() ?? form.dataset.thing);
-    if (!found || (found[1] === 'rounds') !== (found[3] === undefined))
-      throw new Error('invalid address of what to check: expected rounds/7, jobs/7/0, entries/1200/3 or checkpoints/1/4');
+    const path = thing?.value.trim() ?? form.dataset.thing;
+    if (!THING.test(path)) throw new Error('invalid thing to check: expected such as rounds/7 or jobs/7/0');
+    const [kind, ...numbers] = path.replace(/^\//, '').split('/');
     const chain = new Chain(rpc.value.trim(), deploymentIn(addresses.value));
     if (addresses.value === addresses.defaultValue)
-      report.line('unknown', 'The contracts’ addresses are as the ledger names them. Use an address file of your own to be sure.');
+      report.line('unknown', 'The contracts’ addresses are as the ledger names them. Better use a file of your own.');
     const claims = new Ledger((ledger?.value.trim() ?? '').replace(/\/+$/, ''));
-    await claims.pin(form.elements.as_of?.value);
-    await KINDS[found[1]](found.slice(2), report, claims, chain);
+    await claims.pin(as_of?.value);
+    await KINDS[kind](report, claims, chain, ...numbers.map(Number));
   } catch (error) {
     report.line('unknown', `The check ended early: ${error.message}`);
   }
   const { good, bad, unknown } = report.marks;
   byId('summary').className = bad ? 'bad' : unknown ? 'unknown' : 'good';
-  byId('summary').textContent = `${bad ? 'The ledger is wrong, or the node is' : 'Nothing differs'}: ` +
-    `${good} checks hold, ${bad} differ, ${unknown} could not be made.`;
+  const found = bad ? 'Ledger and node differ' : 'Nothing differs';
+  byId('summary').textContent = `${found}: ${good} checks hold, ${bad} do not, ${unknown} could not be made.`;
 }
 
 byId('file').addEventListener('change', async ({ target }) => {

@@ -1,232 +1,173 @@
 // The second opinion on a round: its events, one after another, each compared with what the rules make of those before.
-import { bitmap, count, jobsIn } from './bytes.js';
+import { bitmap } from './bytes.js';
 import { differ } from './report.js';
 import * as rules from './rules.js';
 import { digest, signer } from './signing.js';
 import { placeOf } from './sources.js';
 
 const NOTHING = '0x' + '0'.repeat(64);
+const SILENT = { state: 'drawn', commitment: NOTHING, accept: '0x0', fraud: '0x0', reasons: '0x', salt: NOTHING,
+  evidence_root: NOTHING, bits: 0, paid: 0n };
 
-const several = (number, word) => `${number} ${word}${Number(number) === 1 ? '' : 's'}`;
-
-/** The checks that `fold` makes: of how many things, and the sentence that says what was checked. */
+/** The checks that `fold` makes: what is checked of so many things. */
 export const CLAIMS = {
-  work: ({ submissions: { length } }) => [length, `${several(length, 'submission')}: only jobs assigned to the node, ` +
-    'signed (EIP-712) with the key it had then, and accepted jobs worked under the hash of the opening block.'],
-  draws: ({ committees: { length } }) => [length, `${several(length, 'draw')}: the seed is the hash of the seed block, ` +
-    'and the jurors are those that it draws from the eligible slots.'],
-  commitments: ({ votes }) => [votes, `${several(votes, 'revealed vote')}: each is the one committed to.`],
-  tally: ({ tallies, attempt }) => [tallies + attempt, 'The tally, job by job: ' +
-    `${several(tallies, 'verdict')} with a quorum, ${several(attempt, 'draw')} without.`],
-  pay: ({ settled, fees }) => [settled + fees, `Units × price of ${several(settled, 'settlement')}, fees of ` +
-    `${several(fees, 'juror')} by agreement with the verdict, the reserve and what was released of it.`],
-  credits: ({ payments: { length } }) => [length, `${several(length, 'movement')} of credits: each is what one ` +
-    'settlement owed, to the owner of its node.'],
-  consumption: ({ consumed }) => [count(consumed), `${several(count(consumed), 'job')} trained on: each accepted, none twice.`],
+  work: 'submissions: of the node’s own jobs, signed (EIP-712) with its key, accepted under the opening block’s hash',
+  draws: 'draws: the seed is the hash of its block, the jurors are those that it draws from the eligible slots',
+  votes: 'revealed votes: each is the one that was committed to',
+  tallies: 'tallies: each job by itself, with a quorum, or drawn again for want of one',
+  pay: 'settlements: units × price of accepted jobs, jurors’ fees by agreement with the verdict',
+  credits: 'movements of credits: each is what one settlement owed, to the owner of its node',
 };
 
+const bit = (job) => 1n << BigInt(job);
+const bitsOf = (leaves) => leaves.reduce((bits, { job }) => bits | bit(job), 0n);
+const seated = (tale) => tale.seats.filter((seat) => seat.attempt === tale.attempt);
+const seatOf = (tale, juror) => seated(tale).find((seat) => seat.juror === Number(juror)) ?? {};
+const voters = (tale) => seated(tale).filter((seat) => seat.state === 'revealed');
+const quorate = (tale) => voters(tale).length >= rules.quorumOf(seated(tale).length);
+const judge = (tale, job) => Object.assign(job, { verdict: rules.verdictIn(tale.accepted, tale.fraud, job.job) });
+const due = (node, amount) => `${amount} wei to node ${node}`;
+const owe = (tale, node, amount) => amount && tale.dues.push(due(node, amount));
+
 /**
- * Returns what a round came to by its events, and the differences from the rules by check.
+ * Returns what a round came to by its events, and by check how much was checked and what differs from the rules. Jobs,
+ * seats and payments are facts as the ledger writes them.
  * @param {object[]} events  of the round, decoded, in the order of the chain
- * @param {object} context   what the chain says besides: terms, nodes, seeds, eligible slots, the appeal if it is one
+ * @param {object} context   what the chain says besides: see `contextOf`
  */
 export function fold(events, context, { chainId, contracts }) {
-  const tale = {
-    context, chainId, rounds: contracts.Rounds, round: context.round, state: context.appeal ? 'closed' : 'open', holders: [],
-    beacon: NOTHING, jobs: new Map(), submissions: [], committees: [], attempt: 0, votes: 0, tallies: 0, settled: 0, fees: 0,
-    submitted: 0n, accepted: 0n, fraud: 0n, consumed: 0n, appealed: 0n, reserved: 0n, paid: 0n, dues: [], payments: [],
-    differences: Object.fromEntries(Object.keys(CLAIMS).map((name) => [name, []])),
-  };
-  if (context.appeal) tale.submitted = 1n << BigInt(context.appeal.job);
-  for (const log of events)
-    FOLD[log.name]?.(tale, log.payload, log, (name, what, told, found) =>
-      tale.differences[name].push(...differ(`${what} (${log.name} at ${placeOf(log)})`, told, found)));
-  const owed = tale.dues.filter((due) => !due.met).map(({ node, amount }) => ({ node, amount }));
-  tale.differences.credits.push(...differ('credits still owed at the end', [], owed));
+  const checks = Object.fromEntries(Object.keys(CLAIMS).map((name) => [name, { made: 0, differences: [] }]));
+  const [submitted, state] = context.appeal ? [bit(context.appeal.job), 'closed'] : [0n, 'open'];
+  const tale = { ...context, checks, chainId, rounds: contracts.Rounds, beacon: NOTHING, state, attempt: 0,
+    submitted, accepted: 0n, fraud: 0n, consumed: 0n, appealed: 0n,
+    holders: [], parts: [], jobs: new Map(), seats: [], dues: [], payments: [] };
+  for (const log of events) {
+    const compare = (name, what, told, found) => {
+      checks[name].made += 1;
+      checks[name].differences.push(...differ(`${what} (${log.name} at ${placeOf(log)})`, told, found));
+    };
+    FOLD[log.name]?.(tale, log.payload, compare, log);
+  }
+  checks.credits.differences.push(...differ('credits still owed', [], tale.dues));
   return tale;
 }
 
-const bit = (job) => 1n << BigInt(job);
-const bitsOf = (leaves) => leaves.reduce((bits, leaf) => bits | bit(leaf.job), 0n);
-const present = (tale) => tale.committees.at(-1);
-const voters = (tale) => [...(present(tale)?.seats.values() ?? [])].filter((seat) => seat.state === 'revealed');
-const owe = (tale, node, amount) => amount && tale.dues.push({ node: Number(node), amount });
-const settleJob = (tale, job, verdict) => Object.assign(tale.jobs.get(job) ?? {}, { verdict });
-
 const FOLD = {
-  RoundOpened(tale, said, log, compare) {
-    tale.holders = rules.nodesOf(said.assignments);
-    tale.beacon = log.block_hash;
-    tale.reserved = BigInt(said.reserved);
-    compare('work', 'jobs', said.jobs, String(tale.holders.length));
-    compare('pay', 'reserve', tale.reserved, rules.reserveOf(said.jobs, tale.context.terms));
-  },
+  RoundOpened: (tale, said, compare, log) =>
+    Object.assign(tale, { holders: rules.nodesOf(said.assignments), beacon: log.block_hash }),
 
-  Submitted(tale, said, log, compare) {
-    const [leaves, node] = [rules.leavesOf(said.leaves), Number(said.node)];
-    for (const { job, units, root } of leaves) {
-      compare('work', `node of job ${job}`, node, tale.holders[job]);
-      compare('work', `job ${job} submitted before`, tale.jobs.has(job), false);
-      tale.jobs.set(job, { node, batch: Number(said.batch), units, root, verdict: 'submitted', credited: 0n });
-    }
+  Submitted(tale, said, compare, log) {
+    const [leaves, node, batch] = [rules.leavesOf(said.leaves), Number(said.node), Number(said.batch)];
     const domain = { name: 'Assize Rounds', chainId: tale.chainId, contract: tale.rounds };
     const signed = digest(domain, 'Submission', [said.round, said.node, said.beacon, said.leaves, said.uri]);
-    compare('work', `signer of node ${node}'s submission`, signer(signed, said.signature), tale.context.keyAt(node, log));
+    const own = leaves.every(({ job }) => tale.holders[job] === node && !tale.jobs.has(job));
+    compare('work', 'signer, own jobs', [signer(signed, said.signature), true], [tale.keyAt(node, log), own]);
+    for (const leaf of leaves) tale.jobs.set(leaf.job, { ...leaf, node, batch, verdict: 'submitted', credited: 0n });
     tale.submitted |= bitsOf(leaves);
-    tale.submissions.push({ node: said.node, batch: said.batch, beacon: said.beacon, leaves, settled: false });
+    tale.parts.push({ ...said, leaves });
   },
 
-  RoundClosed(tale, said, log, compare) {
-    tale.state = 'closed';
-    compare('work', 'jobs submitted', said.submitted, tale.submitted);
+  RoundClosed: (tale) => (tale.state = 'closed'),
+
+  CommitteeDrawn(tale, { attempt, seed, seed_block, jurors }, compare, log) {
+    const size = tale.appeal ? tale.terms.appeal_seats : tale.terms.committee;
+    const slots = rules.draw(seed, attempt, tale.slotCount, tale.eligible.get(placeOf(log)), size);
+    compare('draws', 'attempt, seed, slots of the jurors', [attempt, seed, ...jurors.map(tale.slotOf)],
+      [String(tale.attempt), tale.seeds.get(Number(seed_block))?.hash, ...slots]);
+    const seats = jurors.map((juror, place) => ({ ...SILENT, attempt: tale.attempt, juror: Number(juror), place }));
+    Object.assign(tale, { state: 'voting', seats: [...tale.seats, ...seats] });
   },
 
-  CommitteeDrawn(tale, said, log, compare) {
-    const { seeds, slotCount, eligible, slotOf, terms, appeal } = tale.context;
-    const seats = Number(appeal ? terms.appeal_seats : terms.committee);
-    compare('draws', `hash of block ${said.seed_block}`, said.seed, seeds.get(Number(said.seed_block))?.hash);
-    compare('draws', 'attempt', said.attempt, String(tale.attempt));
-    const slots = rules.draw(said.seed, said.attempt, slotCount, eligible.get(log.block_number) ?? 0n, seats);
-    compare('draws', 'slots of the jurors', said.jurors.map((juror) => slotOf(Number(juror), log)), slots);
-    const seat = (juror, place) => [Number(juror), { place, state: 'drawn', commitment: NOTHING, accept: 0n, fraud: 0n,
-      reasons: '0x', evidence_root: NOTHING, salt: NOTHING, bits: 0n, paid: 0n }];
-    tale.committees.push({ attempt: Number(said.attempt), seats: new Map(said.jurors.map(seat)), seed: said.seed });
-    tale.state = 'voting';
-  },
+  VoteCommitted: (tale, { juror, commitment }) =>
+    Object.assign(seatOf(tale, juror), { state: 'committed', commitment }),
 
-  VoteCommitted(tale, said, log, compare) {
-    const seat = present(tale).seats.get(Number(said.juror));
-    compare('commitments', `state of juror ${said.juror}`, seat?.state, 'drawn');
-    Object.assign(seat, { state: 'committed', commitment: said.commitment });
-  },
-
-  VoteRevealed(tale, said, log, compare) {
-    const seat = present(tale).seats.get(Number(said.juror));
+  VoteRevealed(tale, said, compare) {
+    const [seat, { reasons, evidence_root, salt }] = [seatOf(tale, said.juror), said];
     const found = rules.commitment(tale.chainId, tale.rounds, said);
-    compare('commitments', `commitment of juror ${said.juror}`, seat?.commitment, found);
-    const { reasons, evidence_root, salt } = said;
+    compare('votes', `commitment of juror ${said.juror}`, seat.commitment, found);
+    const [accept, fraud] = [said.accept, said.fraud].map((each) => bitmap(BigInt(each)));
     const state = rules.abstains(said) ? 'abstained' : 'revealed';
-    Object.assign(seat, { state, accept: BigInt(said.accept), fraud: BigInt(said.fraud), reasons, evidence_root, salt, log });
-    tale.votes += 1;
+    Object.assign(seat, { state, accept, fraud, reasons, evidence_root, salt });
   },
 
-  RoundTallied(tale, said, log, compare) {
-    const quorum = rules.quorumOf(present(tale).seats.size);
-    const found = rules.majority(voters(tale), tale.submitted, quorum);
-    compare('tally', 'votes for a quorum', voters(tale).length >= quorum, true);
-    compare('tally', 'accepted', bitmap(BigInt(said.accepted)), bitmap(found.accepted));
-    compare('tally', 'fraud', bitmap(BigInt(said.fraud)), bitmap(found.fraud));
-    Object.assign(tale, found, { state: 'tallied', tallies: 1 });
-    for (const job of tale.jobs.keys()) settleJob(tale, job, rules.verdictIn(found.accepted, found.fraud, job));
-    for (const each of tale.submissions.filter(({ leaves }) => bitsOf(leaves) & found.accepted & ~found.fraud))
-      compare('work', `beacon of node ${each.node}'s accepted jobs`, each.beacon, tale.beacon);
+  RoundTallied(tale, said, compare) {
+    const found = rules.majority(voters(tale), tale.submitted, rules.quorumOf(seated(tale).length));
+    const told = { accepted: BigInt(said.accepted), fraud: BigInt(said.fraud) };
+    compare('tallies', 'quorum, jobs accepted and of fraud', [true, told], [quorate(tale), found]);
+    Object.assign(tale, found, { state: 'tallied' });
+    for (const job of tale.jobs.values()) judge(tale, job);
+    const accepted = tale.parts.filter(({ leaves }) => bitsOf(leaves) & found.accepted & ~found.fraud);
+    for (const { node, beacon } of accepted) compare('work', `beacon of node ${node}`, beacon, tale.beacon);
   },
 
-  CommitteeRedrawn(tale, said, log, compare) {
-    compare('tally', 'votes without a quorum', voters(tale).length < rules.quorumOf(present(tale).seats.size), true);
-    compare('tally', 'attempt', said.attempt, String(tale.attempt + 1));
+  CommitteeRedrawn(tale, said, compare) {
+    compare('tallies', 'quorum, attempt', [quorate(tale), Number(said.attempt)], [false, tale.attempt + 1]);
     Object.assign(tale, { attempt: tale.attempt + 1, state: 'closed' });
   },
 
-  AppealOpened(tale, said) {
-    tale.appealed |= bit(said.job);
+  AppealOpened: (tale, said) => (tale.appealed |= bit(said.job)),
+
+  AppealedJobSettled(tale, said, compare) {
+    const [job, place, code] = [tale.jobs.get(Number(said.job)), BigInt(said.job), BigInt(said.verdict)];
+    tale.accepted = (tale.accepted & ~bit(place)) | ((code & 1n) << place);
+    tale.fraud = (tale.fraud & ~bit(place)) | ((code >> 1n) << place);
+    const [units, pay] = payOf(tale, [judge(tale, job)]);
+    compare('pay', 'node, units, pay', [said.node, said.units, said.paid], [String(job.node), units, pay]);
+    job.credited = pay;
+    owe(tale, job.node, pay);
   },
 
-  AppealedJobSettled(tale, said, log, compare) {
-    const [job, code] = [Number(said.job), BigInt(said.verdict)];
-    const { units, node } = tale.jobs.get(job);
-    const most = BigInt(tale.context.terms.max_units);
-    const counted = code === 1n ? (units < most ? units : most) : 0n;
-    const paid = counted * BigInt(tale.context.terms.price_per_unit);
-    compare('pay', `node, units and pay of job ${job}`, [said.node, said.units, said.paid], [node, counted, paid].map(String));
-    tale.accepted = (tale.accepted & ~bit(job)) | ((code & 1n) << BigInt(job));
-    tale.fraud = (tale.fraud & ~bit(job)) | ((code >> 1n) << BigInt(job));
-    settleJob(tale, job, rules.verdictIn(tale.accepted, tale.fraud, job)).credited = paid;
-    tale.settled += 1;
-    owe(tale, node, paid);
+  SubmissionSettled(tale, said, compare) {
+    const told = [said.accepted, said.fraud, said.void_jobs].map(BigInt);
+    const part = tale.parts.find(({ leaves }) => bitsOf(leaves) & (told[0] | told[1] | told[2])) ?? { leaves: [] };
+    const leaves = part.leaves.filter(({ job }) => !(tale.appealed & bit(job)));
+    const [jobs, [units, pay]] = [bitsOf(leaves), payOf(tale, leaves)];
+    const found = [jobs & tale.accepted, jobs & tale.fraud, jobs & ~(tale.accepted | tale.fraud)];
+    compare('pay', 'node, batch, units, pay, jobs accepted, of fraud, void',
+      [said.node, said.batch, said.units, said.paid, ...told], [part.node, part.batch, units, pay, ...found]);
+    for (const leaf of leaves) [, tale.jobs.get(leaf.job).credited] = payOf(tale, [leaf]);
+    owe(tale, said.node, pay);
   },
 
-  SubmissionSettled(tale, said, log, compare) {
-    const stated = BigInt(said.accepted) | BigInt(said.fraud) | BigInt(said.void_jobs);
-    const part = tale.submissions.find((each) => bitsOf(each.leaves) & stated && !each.settled);
-    const { max_units: most, price_per_unit: price } = tale.context.terms;
-    const leaves = (part?.leaves ?? []).filter((leaf) => !(tale.appealed & bit(leaf.job)));
-    const [jobs, accepted] = [bitsOf(leaves), tale.accepted & ~tale.fraud];
-    const units = rules.unitsPaid(leaves, accepted, BigInt(most));
-    const found = [jobs & tale.accepted, jobs & tale.fraud, jobs & ~(tale.accepted | tale.fraud), units, units * BigInt(price)];
-    compare('pay', `node and batch of its jobs`, [said.node, said.batch], [part?.node, part?.batch]);
-    compare('pay', `accepted, fraud, void, units and pay of node ${said.node}`,
-      [said.accepted, said.fraud, said.void_jobs, said.units, said.paid], found.map(String));
-    if (part) part.settled = true;
-    for (const leaf of leaves.filter((each) => accepted & bit(each.job)))
-      tale.jobs.get(leaf.job).credited = rules.unitsPaid([leaf], accepted, BigInt(most)) * BigInt(price);
-    tale.settled += 1;
-    owe(tale, said.node, units * BigInt(price));
+  JurorSettled(tale, said, compare) {
+    const [seat, fee] = [seatOf(tale, said.juror), BigInt(tale.terms.juror_fee)];
+    const { bits, paid } = tale.state === 'tallied' ? rules.feeOf(seat, tale, fee) : { bits: 0, paid: fee };
+    compare('pay', 'vote, bits, fee', [seat.state, Number(said.bits), said.paid], ['revealed', bits, paid]);
+    Object.assign(seat, { bits, paid });
+    owe(tale, said.juror, paid);
   },
 
-  JurorSettled(tale, said, log, compare) {
-    const [seat, fee] = [present(tale).seats.get(Number(said.juror)), BigInt(tale.context.terms.juror_fee)];
-    const judged = tale.state === 'tallied';
-    const due = judged && seat ? rules.feeOf(seat, tale, tale.submitted, fee) : { bits: 0n, paid: fee };
-    compare('pay', `vote of juror ${said.juror}`, seat?.state, 'revealed');
-    compare('pay', `bits and fee of juror ${said.juror}`, [said.bits, said.paid], [String(due.bits), String(due.paid)]);
-    Object.assign(seat ?? {}, due);
-    tale.fees += 1;
-    owe(tale, said.juror, due.paid);
+  CreditsEarned(tale, { owner, node, amount }, compare, { block_number, log_index, tx_hash }) {
+    const place = tale.dues.indexOf(due(node, amount));
+    compare('credits', `owed, owner of node ${node}`, [true, owner], [place >= 0, tale.nodes.get(Number(node))?.owner]);
+    tale.dues = tale.dues.filter((_, index) => index !== place);
+    tale.payments.push({ block_number, log_index, tx_hash, owner, node: Number(node), amount });
   },
 
-  CreditsEarned(tale, said, log, compare) {
-    const node = Number(said.node);
-    const due = tale.dues.find((each) => !each.met && each.node === node);
-    compare('credits', `credits of node ${node}`, said.amount, String(due?.amount ?? 'nothing owed'));
-    compare('credits', `owner of node ${node}`, said.owner, tale.context.nodes.get(node)?.owner);
-    if (due) due.met = true;
-    tale.paid += BigInt(said.amount);
-    tale.reserved -= BigInt(said.amount);
-    const { block_number, log_index, tx_hash } = log;
-    tale.payments.push({ block_number, log_index, tx_hash, owner: said.owner, node, amount: said.amount });
+  JobsConsumed: (tale, said) => (tale.consumed |= BigInt(said.jobs)),
+  RoundSettled: (tale) => (tale.state = 'settled'),
+  RoundVoided(tale) {
+    tale.state = 'void';
+    for (const job of tale.jobs.values()) job.verdict = 'void';
   },
-
-  JobsConsumed(tale, said, log, compare) {
-    const jobs = BigInt(said.jobs);
-    compare('consumption', 'jobs not accepted', jobsIn(jobs & ~(tale.accepted & ~tale.fraud)), []);
-    compare('consumption', 'jobs trained on before', jobsIn(jobs & tale.consumed), []);
-    tale.consumed |= jobs;
-  },
-
-  RoundSettled: (tale, said, log, compare) => ended(tale, said, compare, 'settled'),
-  RoundVoided: (tale, said, log, compare) => ended(tale, said, compare, 'void'),
 };
 
-function ended(tale, said, compare, state) {
-  tale.state = state;
-  if (!tale.context.appeal) compare('pay', 'released', said.released, String(tale.reserved));
-  if (state === 'void') for (const job of tale.jobs.keys()) settleJob(tale, job, 'void');
+/** Returns the units that leaves are paid for by a round's verdict, and their pay. */
+function payOf(tale, leaves) {
+  const units = rules.unitsPaid(leaves, tale.accepted & ~tale.fraud, BigInt(tale.terms.max_units));
+  return [units, units * BigInt(tale.terms.price_per_unit)];
 }
 
-/** Returns the ledger's claims of a round beside what the fold found: triples of words, claim and finding. */
-export function comparedFacts(tale, { round, jobs, seats, payments }) {
-  const pick = (claim, found) => Object.fromEntries(Object.keys(found).map((name) => [name, claim?.[name]]));
-  const [text, decimal] = [bitmap, String];
-  const found = { state: tale.state, attempt: tale.attempt, beacon: tale.beacon, paid: decimal(tale.paid),
-    ...Object.fromEntries(['submitted', 'accepted', 'fraud', 'consumed', 'appealed'].map((name) => [name, text(tale[name])])) };
-  const triples = [['round', pick(round, found), found]];
-  for (const [job, each] of tale.jobs) {
-    const { node, batch, root, verdict } = each;
-    const held = { job, node, batch, root, verdict, units: decimal(each.units), credited: decimal(each.credited) };
-    triples.push([`job ${job}`, pick(jobs.find((one) => one.job === job), held), held]);
-  }
-  for (const { attempt, seats: drawn } of tale.committees)
-    for (const [juror, each] of drawn) {
-      const { log, ...vote } = each;
-      const held = { ...vote, accept: text(each.accept), fraud: text(each.fraud), bits: Number(each.bits), paid: decimal(each.paid) };
-      const claim = seats.find((one) => one.attempt === attempt && one.juror === juror);
-      triples.push([`seat of juror ${juror}, attempt ${attempt}`, pick(claim, held), held]);
-    }
-  const earned = payments.filter((each) => each.node);
-  for (const paid of tale.payments)
-    triples.push([`credits at ${placeOf(paid)}`, pick(earned.find((one) => placeOf(one) === placeOf(paid)), paid), paid]);
-  const drawn = tale.committees.reduce((sum, each) => sum + each.seats.size, 0);
-  triples.push(['jobs, seats and payments', [jobs.length, seats.length, earned.length], [tale.jobs.size, drawn, tale.payments.length]]);
-  return triples;
+/** Returns the differences between the ledger's facts of a round and those of the fold. */
+export function compareFacts(tale, facts) {
+  const told = { ...facts, round: [facts.round], payments: facts.payments.filter(({ node }) => node) };
+  const bitmaps = ['submitted', 'accepted', 'fraud', 'consumed', 'appealed'].map((name) => [name, bitmap(tale[name])]);
+  const round = { state: tale.state, attempt: tale.attempt, beacon: tale.beacon, ...Object.fromEntries(bitmaps) };
+  const jobs = [...tale.jobs.values()].sort((one, other) => one.job - other.job);
+  const seats = tale.seats.sort((one, other) => one.attempt - other.attempt || one.juror - other.juror);
+  return Object.entries({ round: [round], jobs, seats, payments: tale.payments }).flatMap(([name, found]) => [
+    ...differ(`number of ${name}`, told[name].length, found.length),
+    ...found.flatMap((each, index) => Object.keys(each).flatMap((field) =>
+      differ(`${field} in ${name} ${index}`, told[name][index]?.[field], each[field]))),
+  ]);
 }

@@ -1,15 +1,13 @@
 // What a check found: a line is good (with what was checked), bad (with both values), or unknown (with the reason).
-
 const MOST_DIFFERENCES = 12;
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 
-/** Returns a value as text that is equal for equal values: keys sorted, addresses in lower case. */
-export const canonical = (value) =>
-  JSON.stringify(value ?? null, (key, each) => {
-    if (typeof each === 'bigint') return String(each);
-    if (typeof each === 'string') return ADDRESS.test(each) ? each.toLowerCase() : each;
-    return each && typeof each === 'object' && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort()) : each;
-  });
+/** Returns a value as text that is equal for equal values: keys sorted, addresses in lower case, integers as text. */
+export const canonical = (value) => JSON.stringify(value ?? null, (key, each) => {
+  if (typeof each === 'bigint') return String(each);
+  if (typeof each === 'string') return ADDRESS.test(each) ? each.toLowerCase() : each;
+  return each?.constructor === Object ? Object.fromEntries(Object.entries(each).sort()) : each;
+});
 
 /** Returns the one difference between what was told and what was found, in a list; none where they are equal. */
 export const differ = (what, told, found) =>
@@ -17,11 +15,13 @@ export const differ = (what, told, found) =>
 
 /** Lines of a check, each passed to `show(mark, text)` as it is found. */
 export class Report {
+  marks = { good: 0, bad: 0, unknown: 0 };
+
   constructor(show) {
     this.show = show;
-    this.marks = { good: 0, bad: 0, unknown: 0 };
   }
 
+  /** Tells one line. */
   line(mark, text) {
     this.marks[mark] += 1;
     this.show(mark, text);
@@ -30,8 +30,8 @@ export class Report {
   /** Tells what was checked, or each difference that the check found. */
   checked(what, differences) {
     if (!differences.length) this.line('good', what);
-    for (const each of differences.slice(0, MOST_DIFFERENCES))
-      this.line('bad', `${each.what}: the claim is ${each.told}, the check gives ${each.found}`);
+    for (const { what: where, told, found } of differences.slice(0, MOST_DIFFERENCES))
+      this.line('bad', `${where}: the claim is ${told}, the check gives ${found}`);
     const left = differences.length - MOST_DIFFERENCES;
     if (left > 0) this.line('bad', `and ${left} more differences`);
   }

@@ -1,15 +1,14 @@
-// EIP-712 messages of the protocol, and the address whose key signed one.
+// Signatures: EIP-712 messages of the protocol, the address whose key signed one, and documents in signed envelopes.
 import { secp256k1 } from '@noble/curves/secp256k1.js';
-import { bytes, concat, hex, keccak, utf8, word } from './bytes.js';
+import { bytes, hex, keccak, utf8, word } from './bytes.js';
 
 const DOMAIN = 'EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)';
 const FIELDS = {
   Submission: 'uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri',
   Checkpoint: 'uint256 run,uint32 version,bytes32 manifestRoot',
   Evidence: 'uint256 round,uint8 attempt,uint32 juror,bytes32 root',
-  Request: 'uint256 run,string method,string path,bytes32 body,uint256 nonce,uint256 deadline',
-  NodeBinding: 'address owner,address key,uint8 role,uint32 capacity,uint256 deadline',
 };
+const ENVELOPE = /^\{"(?:bundle|manifest)":(\{.*\}),(?:"run":(\d+),)?"signature":"(0x[0-9a-f]{130})"\}$/s;
 
 /**
  * Returns the 32 bytes that a key signs.
@@ -17,12 +16,11 @@ const FIELDS = {
  * @param {string} primary  name of the message
  * @param {Array} values    in the order of its fields
  */
-export function digest(domain, primary, values) {
-  const parts = FIELDS[primary].split(',').map((each, index) => encoded(each.split(' ')[0], values[index]));
-  const content = keccak(keccak(utf8(`${primary}(${FIELDS[primary]})`)), ...parts);
-  const named = [utf8(DOMAIN), utf8(domain.name), utf8('1')].map((each) => keccak(each));
-  const separator = keccak(...named, word(domain.chainId), word(domain.contract));
-  return keccak(Uint8Array.of(0x19, 0x01), separator, content);
+export function digest(domain, primary, values, fields = FIELDS[primary]) {
+  const parts = fields.split(',').map((field, index) => encoded(field.split(' ')[0], values[index]));
+  const content = keccak(keccak(utf8(`${primary}(${fields})`)), ...parts);
+  const named = [DOMAIN, domain.name, '1'].map((each) => keccak(utf8(each)));
+  return keccak(Uint8Array.of(0x19, 0x01), keccak(...named, word(domain.chainId), word(domain.contract)), content);
 }
 
 const encoded = (type, value) =>
@@ -32,12 +30,15 @@ const encoded = (type, value) =>
 export function signer(hash, signature) {
   const given = bytes(signature);
   if (given.length !== 65 || ![27, 28].includes(given[64])) return 'no key: not r, s and v';
-  try {
-    const made = secp256k1.Signature.fromBytes(given.subarray(0, 64));
-    if (made.hasHighS()) return 'no key: s is in the upper half';
-    const point = made.addRecoveryBit(given[64] - 27).recoverPublicKey(hash);
-    return hex(keccak(point.toBytes(false).subarray(1)).subarray(12));
-  } catch {
-    return 'no key: no point of the curve';
-  }
+  const made = secp256k1.Signature.fromBytes(given.subarray(0, 64));
+  if (made.hasHighS()) return 'no key: s is in the upper half';
+  const key = made.addRecoveryBit(given[64] - 27).recoverPublicKey(hash).toBytes(false);
+  return hex(keccak(key.subarray(1)).subarray(12));
+}
+
+/** Returns the parts of an envelope of canonical JSON: root (of the bytes as they came), contents, run, signature. */
+export function openEnvelope(data) {
+  const found = ENVELOPE.exec(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data));
+  if (!found) throw new Error('the bytes are no signed document');
+  return { root: hex(keccak(utf8(found[1]))), held: JSON.parse(found[1]), run: found[2], signature: found[3] };
 }

@@ -1,10 +1,18 @@
 // The two sides of a check: the ledger, whose every word is a claim, and a node that the reader chose.
-import { decodePayload, encodeCall, EVENTS, eventNamed } from './abi.js';
+import { decodePayload, encodeCall, EVENTS } from './abi.js';
 import { bytes, hex, word } from './bytes.js';
 
-const PAGE = 500;
-const BATCH = 100;
+const [PAGE, BATCH] = [500, 100]; // events of a page, calls in one request
 const MOST_BYTES = 80 << 20;
+
+/** Returns the place of a log or an item on the chain as text. */
+export const placeOf = (item) => `${item.block_number}:${item.log_index}`;
+/** Orders logs as the chain does. */
+export const inOrder = (one, other) => one.block_number - other.block_number || one.log_index - other.log_index;
+
+const quantity = (value) => (value === 'latest' ? value : '0x' + BigInt(value).toString(16));
+const topicOf = (value) => (Array.isArray(value) ? value.map(topicOf) : value === null ? null : hex(word(value)));
+const unique = (values) => [...new Set(values)];
 
 /** Answers of a ledger, all as of one block. */
 export class Ledger {
@@ -22,141 +30,114 @@ export class Ledger {
     const asked = new URLSearchParams({ ...query, ...(this.at && { as_of: this.at.block_hash }) });
     const answer = await fetch(`${this.url}${path}?${asked}`, { headers: { Accept: 'application/json' } });
     const told = await answer.json();
-    if (!answer.ok) throw new Error(`the ledger refuses ${path}: ${told.error}`);
-    return told;
+    if (answer.ok) return told;
+    throw new Error(`the ledger refuses ${path}: ${told.error}`);
   }
 
   /** Returns the events that the ledger tells of a round. */
   async events(round) {
     const told = [];
-    for (let after = null; ; ) {
-      const page = await this.json('/events', { round, limit: PAGE, ...(after && { after }) });
-      told.push(...page.items);
-      after = page.next;
-      if (!after) return told;
-    }
+    for (let page = { next: '' }; page.next !== null; told.push(...page.items))
+      page = await this.json('/events', { round, limit: PAGE, ...(page.next && { after: page.next }) });
+    return told;
   }
 
   /** Returns the one item of a list at a place on the chain, or undefined. */
   async itemAt(path, block, log) {
-    const before = btoa(JSON.stringify(log ? [block, log - 1] : [block - 1, 2 ** 40]));
-    const page = await this.json(path, { limit: 1, after: before.replace(/=+$/, '') });
-    return page.items.find((item) => item.block_number === block && item.log_index === log);
+    const after = btoa(JSON.stringify(log ? [block, log - 1] : [block - 1, 2 ** 40])).replace(/=+$/, '');
+    return (await this.json(path, { limit: 1, after })).items.find((item) => placeOf(item) === `${block}:${log}`);
   }
 
-  /** Returns the bytes under an address, or why there are none. */
-  async blob(path) {
+  /** Returns the bytes under an address; if they cannot be had, the report says why. */
+  async blob(report, path) {
     const answer = await fetch(this.url + path, { headers: { Accept: 'application/octet-stream' } });
-    if (!answer.ok) return { missing: `the ledger answers ${answer.status} for ${path}` };
     const data = new Uint8Array(await answer.arrayBuffer());
-    return data.length > MOST_BYTES ? { missing: `${path} has ${data.length} bytes, too many to check here` } : { data };
+    if (answer.ok && data.length <= MOST_BYTES) return data;
+    report.line('unknown', `Bytes of ${path} cannot be had: the ledger answers ${answer.status}.`);
+    return null;
   }
 }
 
-/** A chain as a JSON-RPC node has it, and the contracts on it. */
+/** A chain as a JSON-RPC node has it, and the contracts on it (`chainId`, `startBlock`, `contracts`). */
 export class Chain {
-  /** @param {string} url  @param {{chainId: number, startBlock: number, contracts: object}} deployment */
   constructor(url, deployment) {
-    this.url = url;
-    this.deployment = deployment;
-    this.contracts = Object.fromEntries(EVENTS.map(({ contract: each }) => [each, deployment.contracts[each].toLowerCase()]));
-    this.names = Object.fromEntries(Object.entries(this.contracts).map(([name, address]) => [address, name]));
+    Object.assign(this, { url, ...deployment });
+    this.names = new Map(Object.entries(this.contracts).map(([name, address]) => [address.toLowerCase(), name]));
   }
 
-  /** Returns the answers, `{result}` or `{error}`, to calls `[method, ...parameters]`, in their order. */
-  async ask(calls) {
+  /** Returns the results of calls of a method, each with its parameters, or the errors if they are wanted. */
+  async ask(method, calls, withErrors = false) {
     const answers = [];
-    for (let start = 0; start < calls.length; start += BATCH) {
-      const batch = calls.slice(start, start + BATCH)
-        .map(([method, ...params], id) => ({ jsonrpc: '2.0', id: start + id, method, params }));
-      const headers = { 'Content-Type': 'application/json' };
-      const answer = await fetch(this.url, { method: 'POST', headers, body: JSON.stringify(batch) });
-      const given = await answer.json();
-      if (!Array.isArray(given)) throw new Error(`the RPC refuses a batch: ${given.error?.message ?? answer.status}`);
-      for (const each of given) answers[each.id] = each;
+    for (let id = 0; id < calls.length; id += BATCH) {
+      const batch = calls.slice(id, id + BATCH).map((params, n) => ({ jsonrpc: '2.0', id: id + n, method, params }));
+      const post = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(batch) };
+      const given = await (await fetch(this.url, post)).json();
+      for (const each of Array.isArray(given) ? given : []) answers[each.id] = each;
     }
-    return Array.from(calls, (_, index) => answers[index] ?? { error: { message: 'the RPC left it out' } });
+    return calls.map((_, id) => {
+      const { error, result } = answers[id] ?? { error: { message: 'no answer' } };
+      if (error && !withErrors) throw new Error(`the node fails in ${method}: ${error.message}`);
+      return error ? { error } : result;
+    });
   }
 
-  async #results(calls) {
-    const answers = await this.ask(calls);
-    const failed = answers.find((each) => each.error);
-    if (failed) throw new Error(`the RPC fails: ${failed.error.message}`);
-    return answers.map((each) => each.result);
-  }
-
-  /** Checks that the node is of the deployment's chain, and returns its newest block. */
+  /** Returns the number of the newest block, of the deployment's chain. */
   async head() {
-    const [id, head] = await this.#results([['eth_chainId'], ['eth_blockNumber']]);
-    if (Number(id) !== this.deployment.chainId)
-      throw new Error(`the RPC is of chain ${Number(id)}, the contracts are on chain ${this.deployment.chainId}`);
-    return Number(head);
+    const [[id], [head]] = [await this.ask('eth_chainId', [[]]), await this.ask('eth_blockNumber', [[]])];
+    if (Number(id) === this.chainId) return Number(head);
+    throw new Error(`the node is of chain ${Number(id)}, the contracts are on chain ${this.chainId}`);
   }
 
   /** Returns hash and timestamp of blocks by number; a block that the node lacks is left out. */
   async headers(numbers) {
-    const wanted = [...new Set(numbers)];
-    const found = await this.#results(wanted.map((each) => ['eth_getBlockByNumber', quantity(each), false]));
+    const found = await this.ask('eth_getBlockByNumber', unique(numbers).map((each) => [quantity(each), false]));
     const known = found.filter(Boolean);
     return new Map(known.map((each) => [Number(each.number), { hash: each.hash, timestamp: Number(each.timestamp) }]));
   }
 
-  /** Returns the logs of transactions, decoded, by place; of those the node does not know, none. */
+  /** Returns the logs of transactions by place, decoded where they are of a contract; none of what the node lacks. */
   async receipts(transactions) {
-    const found = await this.#results([...new Set(transactions)].map((each) => ['eth_getTransactionReceipt', each]));
-    return byPlace(found.filter(Boolean).flatMap((receipt) => receipt.logs).map((log) => this.#decoded(log)));
+    const found = await this.ask('eth_getTransactionReceipt', unique(transactions).map((each) => [each]));
+    const logs = found.filter(Boolean).flatMap((receipt) => receipt.logs.map((log) => this.decoded(log)));
+    return new Map(logs.map((log) => [placeOf(log), log]));
   }
 
-  /** Returns the contracts' logs of events with these topics, in the order of the chain. */
-  async logs(names, topics, from, to) {
-    const events = names.map(eventNamed);
-    const address = [...new Set(events.map((each) => this.contracts[each.contract]))];
-    const found = await this.#logs(address, [events.map((each) => each.topic), ...topics.map(topicOf)], from, to);
-    return found.map((log) => this.#decoded(log)).filter((log) => names.includes(log.name));
-  }
-
-  async #logs(address, topics, from, to) {
-    const filter = { address, topics, fromBlock: quantity(from), toBlock: quantity(to) };
-    const [answer] = await this.ask([['eth_getLogs', filter]]);
-    if (!answer.error) return answer.result;
-    if (from >= to) throw new Error(`the RPC fails: ${answer.error.message}`);
+  /** Returns the contracts' logs of events that have these topics after the first, in the order of the chain. */
+  async logs(events, topics, from, to) {
+    const address = unique(events.map((each) => this.contracts[each.contract]));
+    const range = { fromBlock: quantity(from), toBlock: quantity(to) };
+    const filter = { address, topics: [events.map((each) => each.topic), ...topics.map(topicOf)], ...range };
+    const [found] = await this.ask('eth_getLogs', [[filter]], from < to);
+    if (!found.error) return found.map((log) => this.decoded(log)).filter((log) => log.name);
     const middle = Math.floor((from + to) / 2); // nodes bound the blocks or the logs of one answer
-    return [...(await this.#logs(address, topics, from, middle)), ...(await this.#logs(address, topics, middle + 1, to))];
+    return [...(await this.logs(events, topics, from, middle)), ...(await this.logs(events, topics, middle + 1, to))];
+  }
+
+  /** Returns the logs of events by their names, from the first block of the contracts on. */
+  named(names, topics, to) {
+    return this.logs(EVENTS.filter((each) => names.includes(each.name)), topics, this.startBlock, to);
   }
 
   /** Returns every event of the contracts that names a round, in the order of the chain. */
-  async eventsOfRound(round, from, to) {
-    const found = [];
-    for (const place of [1, 2, 3]) {
-      const names = EVENTS.filter((each) => each.round === place).map((each) => each.name);
-      found.push(...(await this.logs(names, [...Array(place - 1).fill(null), round], from, to)));
-    }
-    return found.sort(inOrder);
+  async ofRound(round, from, to) {
+    const asked = [[], [null], [null, null]].map((before) =>
+      this.logs(EVENTS.filter((each) => each.round === before.length + 1), [...before, round], from, to));
+    return (await Promise.all(asked)).flat().sort(inOrder);
   }
 
   /** Returns what a view answers as of a block, or null where the node does not keep the state of that block. */
   async view(contract, signature, values, block) {
     const call = { to: this.contracts[contract], data: encodeCall(signature, ...values) };
-    const [{ result, error }] = await this.ask([['eth_call', call, quantity(block)]]);
-    return error || result === '0x' ? null : bytes(result);
+    const [found] = await this.ask('eth_call', [[call, quantity(block)]], true);
+    return found.error || found === '0x' ? null : bytes(found);
   }
 
-  #decoded(log) {
-    const contract = this.names[log.address.toLowerCase()];
-    const event = EVENTS.find((each) => each.contract === contract && each.topic === log.topics[0]);
-    const place = { block_number: Number(log.blockNumber), log_index: Number(log.logIndex) };
-    const from = { block_hash: log.blockHash, tx_hash: log.transactionHash, address: log.address };
-    const said = event && { name: event.name, payload: decodePayload(event, log.topics, log.data) };
-    return { ...place, ...from, ...said };
+  /** Returns a raw log with its place, and as an event where it is one of a contract. */
+  decoded({ address, topics, data, blockNumber, logIndex, blockHash, transactionHash }) {
+    const contract = this.names.get(address.toLowerCase());
+    const event = EVENTS.find((each) => each.contract === contract && each.topic === topics[0]);
+    const told = event ? { name: event.name, payload: decodePayload(event, topics, data) } : { address };
+    const [block_number, log_index] = [Number(blockNumber), Number(logIndex)];
+    return { block_number, log_index, block_hash: blockHash, tx_hash: transactionHash, ...told };
   }
 }
-
-/** Returns the place of a log or an item on the chain as text. */
-export const placeOf = (item) => `${item.block_number}:${item.log_index}`;
-/** Returns items by place. */
-export const byPlace = (items) => new Map(items.map((item) => [placeOf(item), item]));
-/** Orders logs as the chain does. */
-export const inOrder = (one, other) => one.block_number - other.block_number || one.log_index - other.log_index;
-
-const quantity = (value) => (value === 'latest' ? value : '0x' + BigInt(value).toString(16));
-const topicOf = (value) => (value === null ? null : Array.isArray(value) ? value.map(topicOf) : hex(word(value)));
