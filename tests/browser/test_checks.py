@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from tests.conftest import ROOT
 from tests.ledger.scenario import Story
 
 FILE = ROOT / "ledger" / "explorer" / "static" / "built" / "check.html"
-ASSUMED = "The contracts’ addresses are as the ledger names them."
+ASSUMED = "The addresses are the ledger’s own."
 Lie = Callable[[str, Any], Any]
 """Path and honest JSON of an answer to the answer given."""
 
@@ -336,3 +337,15 @@ def test_what_is_no_address_of_a_node_is_refused(rpc: str, honest: str, reading:
 def test_without_scripts_the_page_says_what_to_do(honest: str, reading: Callable[..., Reader]) -> None:
     page = reading(honest, java_script_enabled=False).open("/check/rounds/1")
     assert "assize ledger audit" in page.inner_text("noscript, main")
+
+
+def test_the_check_is_small_enough_to_read() -> None:
+    """At most 600 lines of code: blank lines, comments, imports and lone closing brackets aside."""
+    folder = ROOT / "ledger" / "explorer" / "browser" / "src"
+    sources = [folder / "check.js", *(folder / "checking").iterdir()]
+    aside = re.compile(r"/\*\*.*?\*/|^\s*//[^\n]*|^import [^\n]*|^[\s\])};,]*$", re.DOTALL | re.MULTILINE)
+    texts = [path.read_text() for path in sources]
+    assert sum(bool(line.strip()) for text in texts for line in aside.sub("", text).splitlines()) <= 600
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 120
+    imported = {name for text in texts for name in re.findall(r"from '([^.'][^']*)'", text)}
+    assert {name.rpartition("/")[0] for name in imported} == {"@noble/curves", "@noble/hashes"}

@@ -1,5 +1,6 @@
 // A page that checks what a ledger says of a round, a job, a movement of credits or a checkpoint: here, in the reader's
 // own browser, against a node that the reader names. The page has a form, a list of findings and a summary.
+import { ABIS } from './checking/abi.js';
 import { checkCheckpoint } from './checking/checkpoint.js';
 import { checkEntry } from './checking/entry.js';
 import { checkJob } from './checking/job.js';
@@ -8,9 +9,7 @@ import { checkRound } from './checking/round.js';
 import { Chain, Ledger } from './checking/sources.js';
 
 const KINDS = { rounds: checkRound, jobs: checkJob, entries: checkEntry, checkpoints: checkCheckpoint };
-const THING = /^\/?(?:rounds\/(\d+)|(?:jobs|entries|checkpoints)\/(\d+)\/(\d+))$/;
 const MARKS = { good: '✓ checked', bad: '✗ differs', unknown: '? not checked' };
-const CONTRACTS = ['Rounds', 'Registry', 'Market', 'Credits', 'Traps'];
 
 const byId = (id) => document.getElementById(id);
 const form = byId('check');
@@ -26,7 +25,7 @@ function show(mark, text) {
 /** Returns the deployment in an address file. */
 function deploymentIn(text) {
   const read = /^\s*\{/.test(text) ? JSON.parse(text) : {};
-  const whole = CONTRACTS.every((name) => /^0x[0-9a-fA-F]{40}$/.test(read.contracts?.[name]));
+  const whole = Object.keys(ABIS).every((name) => /^0x[0-9a-fA-F]{40}$/.test(read.contracts?.[name]));
   if (whole && [read.chainId, read.startBlock].every(Number.isSafeInteger)) return read;
   throw new Error('invalid address file: expected "chainId", "startBlock" and "contracts"');
 }
@@ -39,12 +38,10 @@ async function check() {
   byId('summary').textContent = 'Checking…';
   const report = new Report(show);
   try {
-    const path = thing?.value.trim() ?? form.dataset.thing;
-    if (!THING.test(path)) throw new Error('invalid thing to check: expected such as rounds/7 or jobs/7/0');
-    const [kind, ...numbers] = path.replace(/^\//, '').split('/');
+    const [, kind, ...numbers] = /^\/?(\w+)\/(\d+)(?:\/(\d+))?$/.exec(thing?.value.trim() ?? form.dataset.thing) ?? [];
+    if (!Object.hasOwn(KINDS, kind)) throw new Error('invalid thing to check: expected such as rounds/7 or jobs/7/0');
     const chain = new Chain(rpc.value.trim(), deploymentIn(addresses.value));
-    if (addresses.value === addresses.defaultValue)
-      report.line('unknown', 'The contracts’ addresses are as the ledger names them. Better use a file of your own.');
+    if (addresses.value === addresses.defaultValue) report.line('unknown', 'The addresses are the ledger’s own.');
     const claims = new Ledger((ledger?.value.trim() ?? '').replace(/\/+$/, ''));
     await claims.pin(as_of?.value);
     await KINDS[kind](report, claims, chain, ...numbers.map(Number));
@@ -52,9 +49,9 @@ async function check() {
     report.line('unknown', `The check ended early: ${error.message}`);
   }
   const { good, bad, unknown } = report.marks;
-  byId('summary').className = bad ? 'bad' : unknown ? 'unknown' : 'good';
-  const found = bad ? 'Ledger and node differ' : 'Nothing differs';
-  byId('summary').textContent = `${found}: ${good} checks hold, ${bad} do not, ${unknown} could not be made.`;
+  byId('summary').className = ['bad', 'unknown', 'good'].find((mark) => report.marks[mark]) ?? '';
+  const verdict = bad ? 'Ledger and node differ' : 'Nothing differs';
+  byId('summary').textContent = `${verdict}: ${good} checks hold, ${bad} do not, ${unknown} could not be made.`;
 }
 
 byId('file').addEventListener('change', async ({ target }) => {

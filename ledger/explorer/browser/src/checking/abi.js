@@ -7,7 +7,8 @@ import { abi as Rounds } from '../../../../../contracts/abi/Rounds.json';
 import { abi as Traps } from '../../../../../contracts/abi/Traps.json';
 import { bytes, concat, hex, keccak, number, utf8, word } from './bytes.js';
 
-const ABIS = { Rounds, Market, Credits, Registry, Traps };
+/** The contracts' interfaces by name, as the compiler gives them. */
+export const ABIS = { Rounds, Market, Credits, Registry, Traps };
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => '_' + letter.toLowerCase()).replace(/^void_$/, 'void_jobs');
 const typeOf = ({ type, components }) => type.replace('tuple', `(${components?.map(typeOf)})`);
 
@@ -23,8 +24,7 @@ export const EVENTS = Object.entries(ABIS).flatMap(([contract, abi]) =>
 
 /** Returns the payload of a raw log of an event. */
 export function decodePayload({ inputs }, topics, data) {
-  const [body, payload] = [bytes(data), {}];
-  let [topic, at] = [1, 0];
+  let [topic, at, body, payload] = [1, 0, bytes(data), {}];
   for (const input of inputs) {
     payload[snake(input.name)] = input.indexed ? decode(input, bytes(topics[topic++]), 0) : decode(input, body, at);
     at += input.indexed ? 0 : size(input);

@@ -3,7 +3,6 @@
 import { encodeText } from './abi.js';
 import { concat, hex, keccak, number, word } from './bytes.js';
 
-const HEAD_BYTES = 72;
 const PAIR = /assize\.(\w+)\x18([\s\S])/g; // a name, and the length of its value, in Thrift's compact encoding
 
 /** Returns rollouts root, file hash and size in the head of a blob, the root that they make, and the file. */
@@ -11,7 +10,7 @@ export function splitBlob(blob) {
   const [rolloutsRoot, fileHash] = [blob.subarray(0, 32), blob.subarray(32, 64)];
   const size = number(blob, 64, 8);
   const root = hex(keccak(encodeText('assize/file/1', rolloutsRoot, fileHash, word(size))));
-  return { rolloutsRoot: hex(rolloutsRoot), fileHash: hex(fileHash), size, root, file: blob.subarray(HEAD_BYTES) };
+  return { rolloutsRoot: hex(rolloutsRoot), fileHash: hex(fileHash), size, root, file: blob.subarray(72) };
 }
 
 /** Returns the root of an artifact's rollouts: a Merkle tree over them, bound to chain, contract, job and policy. */
@@ -41,18 +40,18 @@ export function canonicalRollout(index, { prompt, output, logprobs, proofs, fini
 export function readArtifact(file) {
   const footer = file.subarray(file.length - 8 - little(file, file.length - 8));
   const text = Array.from(footer, (byte) => String.fromCharCode(byte)).join('');
-  const pairs = [...text.matchAll(PAIR)].map(({ 0: all, 1: name, 2: length, index }) =>
-    [name, text.substr(index + all.length, length.charCodeAt())]);
-  const { round, job, node, manifest_root, canary } = Object.fromEntries(pairs);
+  const pair = ({ 0: all, 1: name, 2: length, index }) => [name, text.substr(index + all.length, length.charCodeAt())];
+  const { round, job, node, manifest_root, canary } = Object.fromEntries([...text.matchAll(PAIR)].map(pair));
   let at = 4;
-  const [prompts, outputs, logprobs, proofs, finishes] = [false, false, false, true, null].map((asStrings) => {
+  const [prompt, output, logprobs, proofs, finishes] = [0, 0, 0, 1, 2].map((kind) => { // numbers, strings, one string
     const [size, levels, start] = pageHeader(file, at);
     at = start + size;
     const page = file.subarray(start, at);
-    return asStrings === null ? byteStrings(page, levels) : lists(page, levels, asStrings);
+    const [counts, values] = kind === 2 ? [Array(levels).fill(1), 0] : lengths(page, levels);
+    return rows(page, counts, values, kind > 0);
   });
-  const rollouts = finishes.map((finish, row) =>
-    ({ prompt: prompts[row], output: outputs[row], logprobs: logprobs[row], proofs: proofs[row], finish }));
+  const rollouts = finishes.map(([finish], row) =>
+    ({ prompt: prompt[row], output: output[row], logprobs: logprobs[row], proofs: proofs[row], finish }));
   return { round, job, node, manifest_root: '0x' + manifest_root, canary: '0x' + canary, rollouts };
 }
 
@@ -73,30 +72,22 @@ function pageHeader(data, start) {
   return [size, levels, at + 8];
 }
 
-/** Returns the list of each row: byte strings, or the bytes of its numbers. Two runs of bits tell their lengths. */
-function lists(page, levels, asStrings) {
+/** Returns how many values each row has, by the two runs of bits at the start of a page, and the end of these runs. */
+function lengths(page, levels) {
   if (levels > 8 * page.length) throw new Error('the artifact has another layout');
-  const size = 4 + little(page, 0); // of a run: its size, a varint, one bit for each level
+  const [size, counts] = [4 + little(page, 0), []]; // of a run: its size, a varint, one bit for each level
   const bit = (run, index) => (page[(run + 1) * size - Math.ceil(levels / 8) + (index >> 3)] >> (index & 7)) & 1;
-  const counts = [];
   for (let index = 0; index < levels; index += 1) {
     if (!bit(0, index)) counts.push(0);
     counts[counts.length - 1] += bit(1, index);
   }
-  const values = page.subarray(2 * size);
-  const items = asStrings && byteStrings(values, counts.reduce((sum, each) => sum + each, 0));
-  let at = 0;
-  return counts.map((length) => {
-    at += length;
-    return items ? items.slice(at - length, at) : values.subarray(4 * (at - length), 4 * at);
-  });
+  return [counts, 2 * size];
 }
 
-function byteStrings(data, total) {
-  let at = 0;
-  return Array.from({ length: total }, () => {
-    const start = at + 4;
-    at = start + little(data, at);
-    return data.subarray(start, at);
-  });
+/** Returns the values of each row of a page: byte strings, or the bytes of its numbers. */
+function rows(page, counts, start, asStrings) {
+  let at = start;
+  const next = (bytes) => page.subarray(at, (at += bytes));
+  const string = () => next(little(next(4), 0));
+  return counts.map((length) => (asStrings ? Array.from({ length }, string) : next(4 * length)));
 }

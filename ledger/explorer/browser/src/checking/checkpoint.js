@@ -5,21 +5,18 @@ import { checkPlace, termsAt } from './round.js';
 import { digest, openEnvelope, signer } from './signing.js';
 import { inOrder } from './sources.js';
 
-const VERDICTS = ['RoundTallied', 'AppealedJobSettled', 'JobsConsumed'];
-
 /** Checks a version of a run. */
 export async function checkCheckpoint(report, ledger, chain, run, version) {
   await checkPlace(report, ledger, chain);
   const { checkpoint: told, consumptions } = await ledger.json(`/checkpoints/${run}/${version}`);
   const [name, topics] = version ? ['CheckpointPublished', [run, version]] : ['RunOpened', [run]];
-  const [published] = await chain.named([name], topics, ledger.at.block_number);
+  const [published] = await chain.logs([name], topics, ledger.at.block_number);
   const { block_number, tx_hash, payload } = published ?? { payload: {} };
   const found = [block_number, tx_hash, payload.manifest_root];
   report.checked(`Version ${version} was published in block ${block_number} with the manifest ${found[2]}.`,
     differ('block, transaction, manifest root', [told.block_number, told.tx_hash, told.manifest_root], found));
-  if (!published) return;
-  if (version) await checkConsumed(report, chain, published, consumptions);
-  await checkManifest(report, ledger, chain, run, version, published);
+  if (payload.consumed?.length) await checkConsumed(report, chain, published, consumptions);
+  if (published) await checkManifest(report, ledger, chain, run, version, published);
 }
 
 /** Checks the jobs that a version was trained on against the verdicts before it. */
@@ -28,7 +25,8 @@ async function checkConsumed(report, chain, published, told) {
     ({ ...jobs, [round]: (jobs[round] ?? 0n) | BigInt(bits) }), {});
   const [claims, jobs] = [byRound(told), byRound(published.payload.consumed)];
   const rounds = Object.keys(jobs);
-  const logs = rounds.length ? await chain.named(VERDICTS, [rounds], published.block_number) : [];
+  const named = ['RoundTallied', 'AppealedJobSettled', 'JobsConsumed'];
+  const logs = await chain.logs(named, [rounds], published.block_number);
   const marked = logs.filter((log) => log.name === 'JobsConsumed' && log.tx_hash === published.tx_hash);
   const before = (round) => logs.filter((log) => log.payload.round === round && inOrder(log, published) < 0);
   const refused = rounds.flatMap((round) => jobsIn(jobs[round] & ~before(round).reduce(acceptedAfter, 0n)));

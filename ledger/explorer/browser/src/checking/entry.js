@@ -5,8 +5,7 @@ import { checkPlace, checkReceipts, checkRound } from './round.js';
 
 const KINDS = { bought: 'CreditsBought', redeemed: 'CreditsRedeemed', granted: 'CreditsGranted',
   locked: 'CreditsLocked', unlocked: 'CreditsUnlocked', worked: 'CreditsEarned', judged: 'CreditsEarned' };
-const SPENT = ['CreditsRedeemed', 'CreditsLocked'];
-const CAUSES = { fraud: '0', absence: '1', overturned: '2' };
+const CAUSES = ['fraud', 'absence', 'overturned'];
 
 /** Checks the movement of credits, or the slash, at a place on the chain. */
 export async function checkEntry(report, ledger, chain, block, log) {
@@ -17,17 +16,17 @@ export async function checkEntry(report, ledger, chain, block, log) {
   await checkReceipts(report, chain, [told]);
   const slashed = name === 'NodeSlashed';
   const shown = await ledger.itemAt(slashed ? '/slashes' : `/credits/${owner}/entries`, block, log) ?? {};
-  const [kind, found] = slashed ? [[CAUSES[shown.cause], shown.bond], [cause, bond]] :
+  const [kind, found] = slashed ? [[shown.cause, shown.bond], [CAUSES[cause], bond]] :
     [[KINDS[shown.kind], shown.run], [name, Number(run)]];
   report.checked(`The ledger shows it as that event: ${name}, ${amount} wei of ${owner}.`,
     differ('owner, round, node, amount, and cause and bond, or kind and run',
       [shown.owner, shown.round, shown.node, shown.amount, ...kind],
       [owner, Number(round), Number(node), amount, ...found]));
   if (slashed) return;
-  const { block_number: at } = ledger.at;
-  const moved = await chain.named(Object.values(KINDS), [owner], at);
+  const at = ledger.at.block_number;
+  const moved = await chain.logs(Object.values(KINDS), [owner], at);
   const sum = moved.reduce((total, event) =>
-    total + (SPENT.includes(event.name) ? -1n : 1n) * BigInt(event.payload.amount), 0n);
+    total + (/Redeemed|Locked/.test(event.name) ? -1n : 1n) * BigInt(event.payload.amount), 0n);
   const { credit: { balance } } = await ledger.json(`/credits/${owner}`);
   report.checked(`The owner's ${moved.length} movements add up to ${sum} wei.`, differ('balance', balance, sum));
   const held = await chain.view('Credits', 'balanceOf(address)', [owner], at);

@@ -25,12 +25,12 @@ async function checkArtifact(report, ledger, chain, tale, { root, node, job }) {
   report.checked(`The artifact's ${data.length} bytes: their root is the one that node ${node} signed.`, differences);
   if (differences.length) return;
   const artifact = readArtifact(blob.file);
-  const { run, policy_version } = tale.opening;
-  const policy = await chain.view('Market', 'manifestRootOf(uint256,uint32)', [run, policy_version], 'latest');
+  const version = [tale.opening.run, tale.opening.policy_version];
+  const policy = await chain.view('Market', 'manifestRootOf(uint256,uint32)', version, 'latest');
   report.checked(`The Merkle tree over its ${artifact.rollouts.length} rollouts has the root in there, for this job.`,
     differ('rollouts’ root, round, job, node, manifest root of the policy',
       [blob.rolloutsRoot, artifact.round, artifact.job, artifact.node, artifact.manifest_root],
-      [rolloutsRoot(tale.chainId, tale.rounds, artifact), `${tale.round}`, `${job}`, `${node}`, policy && hex(policy)]));
+      [rolloutsRoot(tale.chainId, tale.rounds, artifact), ...[tale.round, job, node].map(String), hex(policy)]));
 }
 
 /** Checks a juror's evidence: root in its vote, signature, and the finding on the job. */
@@ -39,14 +39,13 @@ async function checkEvidence(report, ledger, tale, held, { juror, attempt, evide
   if (!data) return;
   const { root, held: bundle, signature } = openEnvelope(data);
   const domain = { name: 'Assize Evidence', chainId: tale.chainId, contract: tale.rounds };
-  const signed = digest(domain, 'Evidence', [tale.round, attempt, juror, root]);
+  const author = signer(digest(domain, 'Evidence', [tale.round, attempt, juror, root]), signature);
   const { reason, root: artifact, node, findings = [] } = bundle.jobs.find((each) => each.job === held.job) ?? {};
-  const { keys } = tale.nodes.get(juror);
   const verdict = verdictIn(BigInt(vote.accept), BigInt(vote.fraud), held.job);
   const measured = findings.slice(0, 3).map(([, what, , observed, limit]) => `; ${what}: ${observed} beside ${limit}`);
   report.checked(`Evidence of juror ${juror}, named in its vote and signed: ${verdict}${measured.join('')}.`, [
     ...differ(`root in the vote of juror ${juror}`, evidence_root, root),
-    ...differ('signed by a key of the juror', keys.some(({ key }) => key === signer(signed, signature)), true),
+    ...differ('signed by a key of the juror', tale.nodes.get(juror).keys.some(({ key }) => key === author), true),
     ...differ('chain, round, attempt, juror', [bundle.chain_id, bundle.round, bundle.attempt, bundle.juror],
       [tale.chainId, tale.round, attempt, juror]),
     ...differ('reason, artifact, node', [reason, artifact, node],

@@ -6,6 +6,8 @@ import { digest, signer } from './signing.js';
 import { placeOf } from './sources.js';
 
 const NOTHING = '0x' + '0'.repeat(64);
+const STATES = { RoundOpened: 'open', RoundClosed: 'closed', CommitteeDrawn: 'voting', CommitteeRedrawn: 'closed',
+  RoundTallied: 'tallied', RoundSettled: 'settled', RoundVoided: 'void' };
 const SILENT = { state: 'drawn', commitment: NOTHING, accept: '0x0', fraud: '0x0', reasons: '0x', salt: NOTHING,
   evidence_root: NOTHING, bits: 0, paid: 0n };
 
@@ -37,16 +39,17 @@ const owe = (tale, node, amount) => amount && tale.dues.push(due(node, amount));
  */
 export function fold(events, context, { chainId, contracts }) {
   const checks = Object.fromEntries(Object.keys(CLAIMS).map((name) => [name, { made: 0, differences: [] }]));
-  const [submitted, state] = context.appeal ? [bit(context.appeal.job), 'closed'] : [0n, 'open'];
-  const tale = { ...context, checks, chainId, rounds: contracts.Rounds, beacon: NOTHING, state, attempt: 0,
-    submitted, accepted: 0n, fraud: 0n, consumed: 0n, appealed: 0n,
-    holders: [], parts: [], jobs: new Map(), seats: [], dues: [], payments: [] };
+  const submitted = context.appeal ? bit(context.appeal.job) : 0n;
+  const tale = { ...context, checks, chainId, rounds: contracts.Rounds, beacon: NOTHING, state: 'closed', attempt: 0,
+    submitted, accepted: 0n, fraud: 0n, consumed: 0n, appealed: 0n, jobs: new Map(),
+    holders: [], parts: [], seats: [], dues: [], payments: [] };
   for (const log of events) {
     const compare = (name, what, told, found) => {
       checks[name].made += 1;
       checks[name].differences.push(...differ(`${what} (${log.name} at ${placeOf(log)})`, told, found));
     };
     FOLD[log.name]?.(tale, log.payload, compare, log);
+    tale.state = STATES[log.name] ?? tale.state;
   }
   checks.credits.differences.push(...differ('credits still owed', [], tale.dues));
   return tale;
@@ -61,13 +64,11 @@ const FOLD = {
     const domain = { name: 'Assize Rounds', chainId: tale.chainId, contract: tale.rounds };
     const signed = digest(domain, 'Submission', [said.round, said.node, said.beacon, said.leaves, said.uri]);
     const own = leaves.every(({ job }) => tale.holders[job] === node && !tale.jobs.has(job));
-    compare('work', 'signer, own jobs', [signer(signed, said.signature), true], [tale.keyAt(node, log), own]);
+    compare('work', 'signer, own jobs', [signer(signed, said.signature), own], [tale.keyAt(node, log), true]);
     for (const leaf of leaves) tale.jobs.set(leaf.job, { ...leaf, node, batch, verdict: 'submitted', credited: 0n });
     tale.submitted |= bitsOf(leaves);
     tale.parts.push({ ...said, leaves });
   },
-
-  RoundClosed: (tale) => (tale.state = 'closed'),
 
   CommitteeDrawn(tale, { attempt, seed, seed_block, jurors }, compare, log) {
     const size = tale.appeal ? tale.terms.appeal_seats : tale.terms.committee;
@@ -75,7 +76,7 @@ const FOLD = {
     compare('draws', 'attempt, seed, slots of the jurors', [attempt, seed, ...jurors.map(tale.slotOf)],
       [String(tale.attempt), tale.seeds.get(Number(seed_block))?.hash, ...slots]);
     const seats = jurors.map((juror, place) => ({ ...SILENT, attempt: tale.attempt, juror: Number(juror), place }));
-    Object.assign(tale, { state: 'voting', seats: [...tale.seats, ...seats] });
+    tale.seats.push(...seats);
   },
 
   VoteCommitted: (tale, { juror, commitment }) =>
@@ -83,8 +84,7 @@ const FOLD = {
 
   VoteRevealed(tale, said, compare) {
     const [seat, { reasons, evidence_root, salt }] = [seatOf(tale, said.juror), said];
-    const found = rules.commitment(tale.chainId, tale.rounds, said);
-    compare('votes', `commitment of juror ${said.juror}`, seat.commitment, found);
+    compare('votes', `vote of juror ${said.juror}`, seat.commitment, rules.commitment(tale.chainId, tale.rounds, said));
     const [accept, fraud] = [said.accept, said.fraud].map((each) => bitmap(BigInt(each)));
     const state = rules.abstains(said) ? 'abstained' : 'revealed';
     Object.assign(seat, { state, accept, fraud, reasons, evidence_root, salt });
@@ -92,17 +92,17 @@ const FOLD = {
 
   RoundTallied(tale, said, compare) {
     const found = rules.majority(voters(tale), tale.submitted, rules.quorumOf(seated(tale).length));
-    const told = { accepted: BigInt(said.accepted), fraud: BigInt(said.fraud) };
-    compare('tallies', 'quorum, jobs accepted and of fraud', [true, told], [quorate(tale), found]);
-    Object.assign(tale, found, { state: 'tallied' });
-    for (const job of tale.jobs.values()) judge(tale, job);
-    const accepted = tale.parts.filter(({ leaves }) => bitsOf(leaves) & found.accepted & ~found.fraud);
-    for (const { node, beacon } of accepted) compare('work', `beacon of node ${node}`, beacon, tale.beacon);
+    compare('tallies', 'quorum, jobs accepted, jobs of fraud', [true, said.accepted, said.fraud],
+      [quorate(tale), found.accepted, found.fraud]);
+    Object.assign(tale, found);
+    tale.jobs.forEach((job) => judge(tale, job));
+    for (const { leaves, beacon } of tale.parts)
+      if (bitsOf(leaves) & found.accepted & ~found.fraud) compare('work', 'beacon', beacon, tale.beacon);
   },
 
   CommitteeRedrawn(tale, said, compare) {
     compare('tallies', 'quorum, attempt', [quorate(tale), Number(said.attempt)], [false, tale.attempt + 1]);
-    Object.assign(tale, { attempt: tale.attempt + 1, state: 'closed' });
+    tale.attempt += 1;
   },
 
   AppealOpened: (tale, said) => (tale.appealed |= bit(said.job)),
@@ -113,8 +113,7 @@ const FOLD = {
     tale.fraud = (tale.fraud & ~bit(place)) | ((code >> 1n) << place);
     const [units, pay] = payOf(tale, [judge(tale, job)]);
     compare('pay', 'node, units, pay', [said.node, said.units, said.paid], [String(job.node), units, pay]);
-    job.credited = pay;
-    owe(tale, job.node, pay);
+    owe(tale, Object.assign(job, { credited: pay }).node, pay);
   },
 
   SubmissionSettled(tale, said, compare) {
@@ -145,11 +144,7 @@ const FOLD = {
   },
 
   JobsConsumed: (tale, said) => (tale.consumed |= BigInt(said.jobs)),
-  RoundSettled: (tale) => (tale.state = 'settled'),
-  RoundVoided(tale) {
-    tale.state = 'void';
-    for (const job of tale.jobs.values()) job.verdict = 'void';
-  },
+  RoundVoided: (tale) => tale.jobs.forEach((job) => Object.assign(job, { verdict: 'void' })),
 };
 
 /** Returns the units that leaves are paid for by a round's verdict, and their pay. */

@@ -15,10 +15,8 @@ export const differ = (what, told, found) =>
 
 /** Lines of a check, each passed to `show(mark, text)` as it is found. */
 export class Report {
-  marks = { good: 0, bad: 0, unknown: 0 };
-
   constructor(show) {
-    this.show = show;
+    Object.assign(this, { show, marks: { good: 0, bad: 0, unknown: 0 } });
   }
 
   /** Tells one line. */
@@ -32,7 +30,6 @@ export class Report {
     if (!differences.length) this.line('good', what);
     for (const { what: where, told, found } of differences.slice(0, MOST_DIFFERENCES))
       this.line('bad', `${where}: the claim is ${told}, the check gives ${found}`);
-    const left = differences.length - MOST_DIFFERENCES;
-    if (left > 0) this.line('bad', `and ${left} more differences`);
+    if (differences.length > MOST_DIFFERENCES) this.line('bad', `and more: ${differences.length} differences in all`);
   }
 }

@@ -1,24 +1,22 @@
 // The market's rules on values: who holds a job, which slots a seed draws, what a vote commits to, what votes decide.
 import { bytes, concat, count, hex, keccak, number, word } from './bytes.js';
 
-const [LISTING_BYTES, LEAF_BYTES] = [5, 41];
-const RANDOM_TRIES = 4;
+const [LISTING_BYTES, LEAF_BYTES, RANDOM_TRIES] = [5, 41, 4];
 const VERDICTS = ['void', 'accepted', 'fraud', 'unavailable'];
 
-const starts = (data, size) => Array.from({ length: data.length / size }, (_, index) => index * size);
+const parts = (packed, size) => Array.from({ length: (packed.length - 2) / 2 / size }, (_, index) =>
+  bytes(packed).subarray(index * size, (index + 1) * size));
 const has = (bits, job) => Number((bits >> BigInt(job)) & 1n);
 
 /** Returns the node of each job, in order, from packed assignments: uint32 node, uint8 count − 1. */
 export function nodesOf(assignments) {
-  const data = bytes(assignments);
-  return starts(data, LISTING_BYTES).flatMap((at) => Array(data[at + 4] + 1).fill(Number(number(data, at, 4))));
+  return parts(assignments, LISTING_BYTES).flatMap((part) => Array(part[4] + 1).fill(Number(number(part, 0, 4))));
 }
 
 /** Returns the claims in packed leaves: uint8 job, uint64 units, bytes32 root of the artifact. */
 export function leavesOf(packed) {
-  const data = bytes(packed);
-  return starts(data, LEAF_BYTES).map((at) =>
-    ({ job: data[at], units: number(data, at + 1, 8), root: hex(data.subarray(at + 9, at + LEAF_BYTES)) }));
+  const leaf = (part) => ({ job: part[0], units: number(part, 1, 8), root: hex(part.subarray(9)) });
+  return parts(packed, LEAF_BYTES).map(leaf);
 }
 
 /** Returns the slots that a seed draws from the bitmap `eligible`, in order. */

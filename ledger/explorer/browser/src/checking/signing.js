@@ -17,14 +17,12 @@ const ENVELOPE = /^\{"(?:bundle|manifest)":(\{.*\}),(?:"run":(\d+),)?"signature"
  * @param {Array} values    in the order of its fields
  */
 export function digest(domain, primary, values, fields = FIELDS[primary]) {
-  const parts = fields.split(',').map((field, index) => encoded(field.split(' ')[0], values[index]));
+  const hashed = { string: (text) => keccak(utf8(text)), bytes: (data) => keccak(bytes(data)) };
+  const parts = fields.split(',').map((field, index) => (hashed[field.split(' ')[0]] ?? word)(values[index]));
   const content = keccak(keccak(utf8(`${primary}(${fields})`)), ...parts);
   const named = [DOMAIN, domain.name, '1'].map((each) => keccak(utf8(each)));
   return keccak(Uint8Array.of(0x19, 0x01), keccak(...named, word(domain.chainId), word(domain.contract)), content);
 }
-
-const encoded = (type, value) =>
-  type === 'string' ? keccak(utf8(value)) : type === 'bytes' ? keccak(bytes(value)) : word(value);
 
 /** Returns the address whose key made a canonical signature (r, s, v; s in the lower half), or why there is none. */
 export function signer(hash, signature) {

@@ -2,8 +2,7 @@
 import { decodePayload, encodeCall, EVENTS } from './abi.js';
 import { bytes, hex, word } from './bytes.js';
 
-const [PAGE, BATCH] = [500, 100]; // events of a page, calls in one request
-const MOST_BYTES = 80 << 20;
+const [PAGE, BATCH, MOST_BYTES] = [500, 100, 80 << 20]; // events of a page, calls in one request, bytes of a blob
 
 /** Returns the place of a log or an item on the chain as text. */
 export const placeOf = (item) => `${item.block_number}:${item.log_index}`;
@@ -53,8 +52,7 @@ export class Ledger {
     const answer = await fetch(this.url + path, { headers: { Accept: 'application/octet-stream' } });
     const data = new Uint8Array(await answer.arrayBuffer());
     if (answer.ok && data.length <= MOST_BYTES) return data;
-    report.line('unknown', `Bytes of ${path} cannot be had: the ledger answers ${answer.status}.`);
-    return null;
+    return report.line('unknown', `Bytes of ${path} cannot be had: the ledger answers ${answer.status}.`);
   }
 }
 
@@ -91,8 +89,8 @@ export class Chain {
   /** Returns hash and timestamp of blocks by number; a block that the node lacks is left out. */
   async headers(numbers) {
     const found = await this.ask('eth_getBlockByNumber', unique(numbers).map((each) => [quantity(each), false]));
-    const known = found.filter(Boolean);
-    return new Map(known.map((each) => [Number(each.number), { hash: each.hash, timestamp: Number(each.timestamp) }]));
+    return new Map(found.filter(Boolean).map((block) =>
+      [Number(block.number), { hash: block.hash, timestamp: Number(block.timestamp) }]));
   }
 
   /** Returns the logs of transactions by place, decoded where they are of a contract; none of what the node lacks. */
@@ -102,26 +100,23 @@ export class Chain {
     return new Map(logs.map((log) => [placeOf(log), log]));
   }
 
-  /** Returns the contracts' logs of events that have these topics after the first, in the order of the chain. */
-  async logs(events, topics, from, to) {
+  /** Returns the logs of events by name that have these topics after the first, in the order of the chain. */
+  async logs(names, topics, to, from = this.startBlock) {
+    const events = EVENTS.filter((each) => names.includes(each.name));
     const address = unique(events.map((each) => this.contracts[each.contract]));
     const range = { fromBlock: quantity(from), toBlock: quantity(to) };
     const filter = { address, topics: [events.map((each) => each.topic), ...topics.map(topicOf)], ...range };
     const [found] = await this.ask('eth_getLogs', [[filter]], from < to);
     if (!found.error) return found.map((log) => this.decoded(log)).filter((log) => log.name);
     const middle = Math.floor((from + to) / 2); // nodes bound the blocks or the logs of one answer
-    return [...(await this.logs(events, topics, from, middle)), ...(await this.logs(events, topics, middle + 1, to))];
-  }
-
-  /** Returns the logs of events by their names, from the first block of the contracts on. */
-  named(names, topics, to) {
-    return this.logs(EVENTS.filter((each) => names.includes(each.name)), topics, this.startBlock, to);
+    return [...(await this.logs(names, topics, middle, from)), ...(await this.logs(names, topics, to, middle + 1))];
   }
 
   /** Returns every event of the contracts that names a round, in the order of the chain. */
   async ofRound(round, from, to) {
+    const named = (place) => EVENTS.filter((each) => each.round === place).map((each) => each.name);
     const asked = [[], [null], [null, null]].map((before) =>
-      this.logs(EVENTS.filter((each) => each.round === before.length + 1), [...before, round], from, to));
+      this.logs(named(before.length + 1), [...before, round], to, from));
     return (await Promise.all(asked)).flat().sort(inOrder);
   }
 
