@@ -149,3 +149,15 @@ def test_bytes_of_another_layout_are_refused_and_never_waited_for(checking: Page
     assert checking.evaluate(reads, "0x" + file.hex()) == 1
     for broken in (file[:40], file[:8] + b"\xff" * 20 + file[28:], b"\xff" * 200, file[4:]):
         assert checking.evaluate(reads, "0x" + broken.hex()) != 1
+
+
+def test_text_that_is_none_keeps_its_bytes_for_its_signature(checking: Page) -> None:
+    data = b"".join(number.to_bytes(32, "big") for number in (0, 7, 160, 192, 256)) + bytes(32)
+    data += (2).to_bytes(32, "big") + b"a\xff".ljust(32, b"\0") + bytes(32)
+    script = """data => {
+        const event = checking.EVENTS.find((each) => each.name === 'Submitted');
+        const payload = checking.decodePayload(event, [event.topic, checking.hex(checking.word(1)), '0x02'], data);
+        return [payload.uri, payload.raw, Object.keys(payload)];
+    }"""
+    names = ["round", "node", "batch", "beacon", "leaves", "uri", "signature"]
+    assert checking.evaluate(script, "0x" + data.hex()) == ["a\ufffd", "0x61ff", names]

@@ -22,10 +22,11 @@ function described(contract, { name, inputs }) {
 export const EVENTS = Object.entries(ABIS).flatMap(([contract, abi]) =>
   abi.filter((entry) => entry.type === 'event').map((entry) => described(contract, entry)));
 
-/** Returns the payload of a raw log of an event. */
+/** Returns the payload of a raw log of an event; its text, if it has one, is `raw` as well: not all bytes are text. */
 export function decodePayload({ inputs }, topics, data) {
   let [topic, at, body, payload] = [1, 0, bytes(data), {}];
   for (const input of inputs) {
+    if (input.type === 'string') Object.defineProperty(payload, 'raw', { value: decode({ type: 'bytes' }, body, at) });
     payload[snake(input.name)] = input.indexed ? decode(input, bytes(topics[topic++]), 0) : decode(input, body, at);
     at += input.indexed ? 0 : size(input);
   }

@@ -5,7 +5,6 @@ import { checkPlace, checkReceipts, checkRound } from './round.js';
 
 const KINDS = { bought: 'CreditsBought', redeemed: 'CreditsRedeemed', granted: 'CreditsGranted',
   locked: 'CreditsLocked', unlocked: 'CreditsUnlocked', worked: 'CreditsEarned', judged: 'CreditsEarned' };
-const CAUSES = ['fraud', 'absence', 'overturned'];
 
 /** Checks the movement of credits, or the slash, at a place on the chain. */
 export async function checkEntry(report, ledger, chain, block, log) {
@@ -16,7 +15,7 @@ export async function checkEntry(report, ledger, chain, block, log) {
   await checkReceipts(report, chain, [told]);
   const slashed = name === 'NodeSlashed';
   const shown = await ledger.itemAt(slashed ? '/slashes' : `/credits/${owner}/entries`, block, log) ?? {};
-  const [kind, found] = slashed ? [[shown.cause, shown.bond], [CAUSES[cause], bond]] :
+  const [kind, found] = slashed ? [[shown.cause, shown.bond], [['fraud', 'absence', 'overturned'][cause], bond]] :
     [[KINDS[shown.kind], shown.run], [name, Number(run)]];
   report.checked(`The ledger shows it as that event: ${name}, ${amount} wei of ${owner}.`,
     differ('owner, round, node, amount, and cause and bond, or kind and run',

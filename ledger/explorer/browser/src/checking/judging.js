@@ -1,5 +1,5 @@
 // The second opinion on a round: its events, one after another, each compared with what the rules make of those before.
-import { bitmap } from './bytes.js';
+import { bitmap, bytes } from './bytes.js';
 import { differ } from './report.js';
 import * as rules from './rules.js';
 import { digest, signer } from './signing.js';
@@ -11,20 +11,21 @@ const STATES = { RoundOpened: 'open', RoundClosed: 'closed', CommitteeDrawn: 'vo
 const SILENT = { state: 'drawn', commitment: NOTHING, accept: '0x0', fraud: '0x0', reasons: '0x', salt: NOTHING,
   evidence_root: NOTHING, bits: 0, paid: 0n };
 
-/** The checks that `fold` makes: what is checked of so many things. */
+/** The checks that `fold` makes, as sentences. */
 export const CLAIMS = {
-  work: 'submissions: of the node’s own jobs, signed (EIP-712) with its key, accepted under the opening block’s hash',
-  draws: 'draws: the seed is the hash of its block, the jurors are those that it draws from the eligible slots',
-  votes: 'revealed votes: each is the one that was committed to',
-  tallies: 'tallies: each job by itself, with a quorum, or drawn again for want of one',
-  pay: 'settlements: units × price of accepted jobs, jurors’ fees by agreement with the verdict',
-  credits: 'movements of credits: each is what one settlement owed, to the owner of its node',
+  work: 'Submissions: of the node’s own jobs, signed (EIP-712) with its key, accepted under the opening block’s hash',
+  draws: 'Draws: the seed is the hash of its block, the jurors are those that it draws from the eligible slots',
+  votes: 'Votes: each revealed one is the one that was committed to',
+  tallies: 'Tallies: each job by itself, with a quorum, or drawn again for want of one',
+  pay: 'Pay: units × price of accepted jobs, jurors’ fees by their agreement with the verdict',
+  credits: 'Credits: each movement is what one settlement owed, to the owner of its node',
 };
 
 const bit = (job) => 1n << BigInt(job);
 const bitsOf = (leaves) => leaves.reduce((bits, { job }) => bits | bit(job), 0n);
 const seated = (tale) => tale.seats.filter((seat) => seat.attempt === tale.attempt);
-const seatOf = (tale, juror) => seated(tale).find((seat) => seat.juror === Number(juror)) ?? {};
+const seatOf = (tale, juror, changes = {}) =>
+  Object.assign(seated(tale).find((seat) => seat.juror === Number(juror)) ?? {}, changes);
 const voters = (tale) => seated(tale).filter((seat) => seat.state === 'revealed');
 const quorate = (tale) => voters(tale).length >= rules.quorumOf(seated(tale).length);
 const judge = (tale, job) => Object.assign(job, { verdict: rules.verdictIn(tale.accepted, tale.fraud, job.job) });
@@ -62,7 +63,7 @@ const FOLD = {
   Submitted(tale, said, compare, log) {
     const [leaves, node, batch] = [rules.leavesOf(said.leaves), Number(said.node), Number(said.batch)];
     const domain = { name: 'Assize Rounds', chainId: tale.chainId, contract: tale.rounds };
-    const signed = digest(domain, 'Submission', [said.round, said.node, said.beacon, said.leaves, said.uri]);
+    const signed = digest(domain, 'Submission', [said.round, said.node, said.beacon, said.leaves, bytes(said.raw)]);
     const own = leaves.every(({ job }) => tale.holders[job] === node && !tale.jobs.has(job));
     compare('work', 'signer, own jobs', [signer(signed, said.signature), own], [tale.keyAt(node, log), true]);
     for (const leaf of leaves) tale.jobs.set(leaf.job, { ...leaf, node, batch, verdict: 'submitted', credited: 0n });
@@ -79,8 +80,7 @@ const FOLD = {
     tale.seats.push(...seats);
   },
 
-  VoteCommitted: (tale, { juror, commitment }) =>
-    Object.assign(seatOf(tale, juror), { state: 'committed', commitment }),
+  VoteCommitted: (tale, { juror, commitment }) => seatOf(tale, juror, { state: 'committed', commitment }),
 
   VoteRevealed(tale, said, compare) {
     const [seat, { reasons, evidence_root, salt }] = [seatOf(tale, said.juror), said];

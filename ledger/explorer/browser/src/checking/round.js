@@ -13,7 +13,7 @@ export async function checkRound(report, ledger, chain, round) {
   const events = await checkEvents(report, ledger, chain, round, head);
   const tale = fold(events, await contextOf(report, chain, events, facts.round, head), chain);
   for (const [name, { made, differences }] of Object.entries(tale.checks))
-    if (made || differences.length) report.checked(`${made} ${CLAIMS[name]}.`, differences);
+    if (made || differences.length) report.checked(`${CLAIMS[name]} (${made} compared).`, differences);
   report.checked('The ledger’s round, jobs, seats and payments follow from these.', compareFacts(tale, facts));
   return tale;
 }

@@ -17,7 +17,7 @@ const ENVELOPE = /^\{"(?:bundle|manifest)":(\{.*\}),(?:"run":(\d+),)?"signature"
  * @param {Array} values    in the order of its fields
  */
 export function digest(domain, primary, values, fields = FIELDS[primary]) {
-  const hashed = { string: (text) => keccak(utf8(text)), bytes: (data) => keccak(bytes(data)) };
+  const hashed = { string: (text) => keccak(text.buffer ? text : utf8(text)), bytes: (data) => keccak(bytes(data)) };
   const parts = fields.split(',').map((field, index) => (hashed[field.split(' ')[0]] ?? word)(values[index]));
   const content = keccak(keccak(utf8(`${primary}(${fields})`)), ...parts);
   const named = [DOMAIN, domain.name, '1'].map((each) => keccak(utf8(each)));
