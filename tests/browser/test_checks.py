@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 from pydantic_core import from_json, to_json
 
 from tests.browser.conftest import Reader, served
@@ -26,6 +26,7 @@ from tests.ledger.scenario import Story
 
 FILE = ROOT / "ledger" / "explorer" / "static" / "built" / "check.html"
 ASSUMED = "The addresses are the ledger’s own."
+Told = dict[str, Any]
 Lie = Callable[[str, Any], Any]
 """Path and honest JSON of an answer to the answer given."""
 
@@ -237,7 +238,7 @@ LIES: dict[str, tuple[Callable[[Proven], Lie], str, str]] = {
     "a forged leaf": (forged_leaf, "rounds", "Submitted"),
     "a foreign event": (foreign_event, "rounds", "in no receipt of the node"),
     "a hidden event": (hidden_event, "rounds", 'the claim is "missing"'),
-    "a verdict that no event gives": (sweeter_fact, "rounds", "verdict in jobs 1"),
+    "a verdict that no event gives": (sweeter_fact, "rounds", "verdict of job 1"),
 }
 
 
@@ -298,6 +299,35 @@ def test_a_ledger_of_another_chain_turns_red(between: Between, proven: Proven, b
     with closing(browser.new_context()) as context, answering(between, proven.blobs, lie):
         found = checked_from_disk(context.new_page(), between.url, proven, f"checkpoints/{proven.run}/1")
     assert not found["good"]
+
+
+def test_a_node_that_keeps_little_is_enough_but_for_the_draw(
+    honest: str, proven: Proven, reading: Callable[..., Reader]
+) -> None:
+    """It answers logs of at most fifty blocks at once, and no call as of an older block."""
+
+    def answer(asked: Told) -> Told | None:
+        refused = {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32000, "message": "not here"}}
+        span = asked["params"][0] if asked["method"] == "eth_getLogs" else {"toBlock": "0x0", "fromBlock": "0x0"}
+        wide = int(span["toBlock"], 16) - int(span["fromBlock"], 16) > 50
+        old = asked["method"] == "eth_call" and asked["params"][1] != "latest"
+        return refused if wide or old else None
+
+    def keep_little(route: Route) -> None:
+        calls = route.request.post_data_json
+        real = {each["id"]: each for each in route.fetch().json()} if route.request.method == "POST" else {}
+        body = [answer(each) or real[each["id"]] for each in calls or []]
+        route.fulfill(
+            body=to_json(body), headers={"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+        )
+
+    reader = reading(honest)
+    reader.page.route(proven.story.market.anvil.url + "/", keep_little)
+    found = checked(reader, proven, f"rounds/{proven.round}")
+    assert not found["bad"]
+    _, draw = found["unknown"]
+    assert "as an archive node would" in draw
+    assert len(found["good"]) == 10
 
 
 # The file

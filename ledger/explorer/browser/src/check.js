@@ -18,8 +18,7 @@ const form = byId('check');
 function show(mark, text) {
   const [item, label] = [document.createElement('li'), document.createElement('strong')];
   [item.className, label.textContent] = [mark, MARKS[mark]];
-  item.append(label, ' ', text);
-  byId('findings').append(item);
+  byId('findings').appendChild(item).append(label, ' ', text);
 }
 
 /** Returns the deployment in an address file. */
@@ -57,6 +56,6 @@ async function check() {
 byId('file').addEventListener('change', async ({ target }) => {
   if (target.files.length) form.elements.addresses.value = await target.files[0].text();
 });
-byId('again').hidden = false;
+byId('again').hidden = 'thing' in form.dataset && !('begin' in form.dataset); // no node is named yet
 byId('again').addEventListener('click', check);
-if (form.dataset.begin !== undefined) check();
+if ('begin' in form.dataset) check();

@@ -1,6 +1,6 @@
 // A checkpoint: its event, its manifest, and the verdict on each job that it was trained on.
 import { jobsIn } from './bytes.js';
-import { differ } from './report.js';
+import { differ, differEach } from './report.js';
 import { checkPlace, termsAt } from './round.js';
 import { digest, openEnvelope, signer } from './signing.js';
 import { inOrder } from './sources.js';
@@ -11,11 +11,10 @@ export async function checkCheckpoint(report, ledger, chain, run, version) {
   const { checkpoint: told, consumptions } = await ledger.json(`/checkpoints/${run}/${version}`);
   const [name, topics] = version ? ['CheckpointPublished', [run, version]] : ['RunOpened', [run]];
   const [published] = await chain.logs([name], topics, ledger.at.block_number);
-  const { block_number, tx_hash, payload } = published ?? { payload: {} };
-  const found = [block_number, tx_hash, payload.manifest_root];
-  report.checked(`Version ${version} was published in block ${block_number} with the manifest ${found[2]}.`,
-    differ('block, transaction, manifest root', [told.block_number, told.tx_hash, told.manifest_root], found));
-  if (payload.consumed?.length) await checkConsumed(report, chain, published, consumptions);
+  const { block_number, tx_hash, payload: { manifest_root, consumed } } = published ?? { payload: {} };
+  report.checked(`Version ${version} was published in block ${block_number} with the manifest ${manifest_root}.`,
+    differEach('the version', told, { block_number, tx_hash, manifest_root }));
+  if (consumed?.length) await checkConsumed(report, chain, published, consumptions);
   if (published) await checkManifest(report, ledger, chain, run, version, published);
 }
 

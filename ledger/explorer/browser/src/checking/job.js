@@ -1,7 +1,7 @@
 // A job: what its round's events make of it, its artifact down to the rollouts, and the evidence of each juror.
 import { readArtifact, rolloutsRoot, splitBlob } from './artifact.js';
 import { hex, keccak } from './bytes.js';
-import { differ } from './report.js';
+import { differ, differEach } from './report.js';
 import { checkRound } from './round.js';
 import { reasonOf, verdictIn } from './rules.js';
 import { digest, openEnvelope, signer } from './signing.js';
@@ -46,8 +46,7 @@ async function checkEvidence(report, ledger, tale, held, { juror, attempt, evide
   report.checked(`Evidence of juror ${juror}, named in its vote and signed: ${verdict}${measured.join('')}.`, [
     ...differ(`root in the vote of juror ${juror}`, evidence_root, root),
     ...differ('signed by a key of the juror', tale.nodes.get(juror).keys.some(({ key }) => key === author), true),
-    ...differ('chain, round, attempt, juror', [bundle.chain_id, bundle.round, bundle.attempt, bundle.juror],
-      [tale.chainId, tale.round, attempt, juror]),
+    ...differEach('the evidence', bundle, { chain_id: tale.chainId, round: tale.round, attempt, juror }),
     ...differ('reason, artifact, node', [reason, artifact, node],
       [reasonOf(vote, tale.submitted, held.job), held.root, held.node]),
   ]);

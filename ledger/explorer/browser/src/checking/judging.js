@@ -1,6 +1,6 @@
 // The second opinion on a round: its events, one after another, each compared with what the rules make of those before.
 import { bitmap, bytes } from './bytes.js';
-import { differ } from './report.js';
+import { differ, differEach } from './report.js';
 import * as rules from './rules.js';
 import { digest, signer } from './signing.js';
 import { placeOf } from './sources.js';
@@ -155,14 +155,13 @@ function payOf(tale, leaves) {
 
 /** Returns the differences between the ledger's facts of a round and those of the fold. */
 export function compareFacts(tale, facts) {
-  const told = { ...facts, round: [facts.round], payments: facts.payments.filter(({ node }) => node) };
   const bitmaps = ['submitted', 'accepted', 'fraud', 'consumed', 'appealed'].map((name) => [name, bitmap(tale[name])]);
   const round = { state: tale.state, attempt: tale.attempt, beacon: tale.beacon, ...Object.fromEntries(bitmaps) };
   const jobs = [...tale.jobs.values()].sort((one, other) => one.job - other.job);
   const seats = tale.seats.sort((one, other) => one.attempt - other.attempt || one.juror - other.juror);
-  return Object.entries({ round: [round], jobs, seats, payments: tale.payments }).flatMap(([name, found]) => [
-    ...differ(`number of ${name}`, told[name].length, found.length),
-    ...found.flatMap((each, index) => Object.keys(each).flatMap((field) =>
-      differ(`${field} in ${name} ${index}`, told[name][index]?.[field], each[field]))),
-  ]);
+  const payments = facts.payments.filter(({ node }) => node); // the others are grants to appellants
+  const lists = [['job', facts.jobs, jobs], ['juror', facts.seats, seats], ['node', payments, tale.payments]];
+  return differEach('the round', facts.round, round).concat(lists.flatMap(([name, told, found]) => [
+    ...differ(`number of entries by ${name}`, told.length, found.length),
+    ...found.flatMap((each, index) => differEach(`${name} ${each[name]}`, told[index], each))]));
 }

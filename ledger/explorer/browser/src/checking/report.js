@@ -13,6 +13,10 @@ export const canonical = (value) => JSON.stringify(value ?? null, (key, each) =>
 export const differ = (what, told, found) =>
   canonical(told) === canonical(found) ? [] : [{ what, told: canonical(told), found: canonical(found) }];
 
+/** Returns the differences in the fields of what was found; what was told may have others. */
+export const differEach = (what, told, found) => Object.keys(found).flatMap((field) =>
+  differ(`${field} of ${what}`, told?.[field], found[field]));
+
 /** Lines of a check, each passed to `show(mark, text)` as it is found. */
 export class Report {
   constructor(show) {

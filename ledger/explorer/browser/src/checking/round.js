@@ -1,7 +1,7 @@
 // A round, checked from the node's own logs: its events, and everything that follows from them.
 import { number } from './bytes.js';
 import { CLAIMS, compareFacts, fold } from './judging.js';
-import { canonical, differ } from './report.js';
+import { canonical, differ, differEach } from './report.js';
 import { inOrder, placeOf } from './sources.js';
 
 const ELIGIBLE = 28; // word of the round that `roundOf` returns
@@ -32,10 +32,11 @@ export async function checkReceipts(report, chain, told) {
   const found = await chain.receipts(told.map((event) => event.tx_hash));
   const headers = await chain.headers(told.map((event) => event.block_number));
   report.checked(`${told.length} events: in the receipts they name, of the right contracts, with all topics and data.`,
-    told.flatMap((event) => {
-      const log = found.get(placeOf(event));
-      const real = log ? { ...log, timestamp: headers.get(log.block_number)?.timestamp } : 'in no receipt of the node';
-      return differ(`event ${event.name} at ${placeOf(event)}`, event, real);
+    told.flatMap(({ payload, ...event }) => {
+      const [log, what] = [found.get(placeOf(event)), `event ${event.name} at ${placeOf(event)}`];
+      if (!log) return differ(what, `in transaction ${event.tx_hash}`, 'in no receipt of the node');
+      const timestamp = headers.get(log.block_number)?.timestamp;
+      return differEach(what, { ...event, ...payload }, { ...log, payload: undefined, ...log.payload, timestamp });
     }));
 }
 
