@@ -96,18 +96,23 @@ def checked_from_disk(page: Page, ledger: str, made: Proven, thing: str) -> dict
     return findings(page)
 
 
-def entry_of(made: Proven, honest: str, node: int) -> tuple[int, int]:
-    """Place of a movement of credits to a node's owner in the round."""
-    story = requests.get(f"{honest}/rounds/{made.round}", timeout=10).json()
-    return next((each["block_number"], each["log_index"]) for each in story["payments"] if each["node"] == node)
+def entries_of(made: Proven, honest: str) -> list[str]:
+    """Places of the pay of the honest node, of the cheat's slash, and of credits that the requester bought."""
+
+    def told(path: str) -> Any:
+        return requests.get(honest + path, timeout=10).json()
+
+    story, buyer = told(f"/rounds/{made.round}"), made.story.requester.address
+    paid = next(each for each in story["payments"] if each["node"] == made.story.honest.node)
+    bought = told(f"/credits/{buyer}/entries")["items"][0]
+    return [f"{each['block_number']}/{each['log_index']}" for each in (paid, story["slashes"][0], bought)]
 
 
 def things(made: Proven, honest: str) -> list[str]:
     """What can be checked of the round whose bytes are all there."""
-    block, log = entry_of(made, honest, made.story.honest.node)
     jobs = [f"jobs/{made.round}/{job}" for job in (0, 1)]
     versions = [f"checkpoints/{made.run}/{version}" for version in (0, 1)]
-    return [f"rounds/{made.round}", *jobs, f"entries/{block}/{log}", *versions]
+    return [f"rounds/{made.round}", *jobs, *(f"entries/{place}" for place in entries_of(made, honest)), *versions]
 
 
 def test_all_that_an_honest_ledger_says_is_green(
@@ -136,6 +141,16 @@ def test_rounds_that_ended_in_any_way_are_green(
         assert len(found["unknown"]) == 1, number
     assert not reader.problems
     assert "✓ checked" in reader.page.inner_text("#findings")
+
+
+def test_a_check_as_of_a_block_is_of_that_block(honest: str, proven: Proven, reading: Callable[..., Reader]) -> None:
+    chain = proven.story.market.chain
+    head = chain.head().number
+    query = {"rpc": proven.story.market.anvil.url, "as_of": "0x" + chain.block(head - 1).hash.hex()}
+    found = findings(reading(honest).open(f"/check/rounds/{proven.round}?{urlencode(query)}"))
+    assert f"up to block {head - 1}." in found["good"][0]
+    assert "The node has newer events" in found["unknown"][1]
+    assert not found["bad"]
 
 
 def test_a_check_asks_nobody_but_the_ledger_and_the_node_named(
