@@ -298,6 +298,17 @@ def test_another_jurors_evidence_turns_a_job_red(
     assert any("root in the vote" in line for line in found["bad"])
 
 
+def test_bytes_that_cannot_be_read_end_no_other_check(
+    between: Between, proven: Proven, reading: Callable[..., Reader]
+) -> None:
+    address = next(path for path in proven.blobs if "evidence" in path)
+    with answering(between, proven.blobs | {address: b'{"bundle":1}'}):
+        found = checked(reading(between.url), proven, f"jobs/{proven.round}/1")
+    assert "cannot be checked: the bytes are no signed document" in found["unknown"][1]
+    assert sum("Evidence of juror" in line for line in found["good"]) == len(proven.jurors) - 1
+    assert not found["bad"]
+
+
 def test_bytes_that_cannot_be_had_are_said_not_passed(
     honest: str, proven: Proven, reading: Callable[..., Reader]
 ) -> None:

@@ -36,7 +36,7 @@ async function check() {
   byId('summary').removeAttribute('class');
   byId('summary').textContent = 'Checking…';
   const report = new Report(show);
-  try {
+  await report.trying('The rest', async () => {
     const [, kind, ...numbers] = /^\/?(\w+)\/(\d+)(?:\/(\d+))?$/.exec(thing?.value.trim() ?? form.dataset.thing) ?? [];
     if (!Object.hasOwn(KINDS, kind)) throw new Error('invalid thing to check: expected such as rounds/7 or jobs/7/0');
     const chain = new Chain(rpc.value.trim(), deploymentIn(addresses.value));
@@ -44,9 +44,7 @@ async function check() {
     const claims = new Ledger((ledger?.value.trim() ?? '').replace(/\/+$/, ''));
     await claims.pin(as_of?.value);
     await KINDS[kind](report, claims, chain, ...numbers.map(Number));
-  } catch (error) {
-    report.line('unknown', `The check ended early: ${error.message}`);
-  }
+  });
   const { good, bad, unknown } = report.marks;
   byId('summary').className = ['bad', 'unknown', 'good'].find((mark) => report.marks[mark]) ?? '';
   const verdict = bad ? 'Ledger and node differ' : 'Nothing differs';

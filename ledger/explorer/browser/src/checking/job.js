@@ -11,8 +11,9 @@ export async function checkJob(report, ledger, chain, round, job) {
   const tale = await checkRound(report, ledger, chain, round);
   const held = tale.jobs.get(job);
   if (!held) return report.line('good', `Job ${job} was not submitted: none of the submissions above claims it.`);
-  await checkArtifact(report, ledger, chain, tale, held);
-  for (const seat of tale.seats) if (seat.state === 'revealed') await checkEvidence(report, ledger, tale, held, seat);
+  await report.trying('The artifact', () => checkArtifact(report, ledger, chain, tale, held));
+  for (const seat of tale.seats.filter(({ state }) => state === 'revealed'))
+    await report.trying(`Evidence of juror ${seat.juror}`, () => checkEvidence(report, ledger, tale, held, seat));
 }
 
 /** Checks an artifact's bytes: root in the submission, then the file, then the rollouts in it. */

@@ -29,6 +29,11 @@ export class Report {
     this.show(mark, text);
   }
 
+  /** Makes a part of a check; where it cannot be made to its end, says why. */
+  trying(what, check) {
+    return check().catch((error) => this.line('unknown', `${what} cannot be checked: ${error.message}`));
+  }
+
   /** Tells what was checked, or each difference that the check found. */
   checked(what, differences) {
     if (!differences.length) this.line('good', what);

@@ -11,7 +11,6 @@ export const inOrder = (one, other) => one.block_number - other.block_number || 
 
 const quantity = (value) => (value === 'latest' ? value : '0x' + BigInt(value).toString(16));
 const topicOf = (value) => (Array.isArray(value) ? value.map(topicOf) : value === null ? null : hex(word(value)));
-const unique = (values) => [...new Set(values)];
 
 /** Answers of a ledger, all as of one block. */
 export class Ledger {
@@ -88,14 +87,14 @@ export class Chain {
 
   /** Returns hash and timestamp of blocks by number; a block that the node lacks is left out. */
   async headers(numbers) {
-    const found = await this.ask('eth_getBlockByNumber', unique(numbers).map((each) => [quantity(each), false]));
+    const found = await this.ask('eth_getBlockByNumber', [...new Set(numbers)].map((each) => [quantity(each), false]));
     return new Map(found.filter(Boolean).map((block) =>
       [Number(block.number), { hash: block.hash, timestamp: Number(block.timestamp) }]));
   }
 
   /** Returns the logs of transactions by place, decoded where they are of a contract; none of what the node lacks. */
   async receipts(transactions) {
-    const found = await this.ask('eth_getTransactionReceipt', unique(transactions).map((each) => [each]));
+    const found = await this.ask('eth_getTransactionReceipt', [...new Set(transactions)].map((each) => [each]));
     const logs = found.filter(Boolean).flatMap((receipt) => receipt.logs.map((log) => this.decoded(log)));
     return new Map(logs.map((log) => [placeOf(log), log]));
   }
@@ -103,7 +102,7 @@ export class Chain {
   /** Returns the logs of events by name that have these topics after the first, in the order of the chain. */
   async logs(names, topics, to, from = this.startBlock) {
     const events = EVENTS.filter((each) => names.includes(each.name));
-    const address = unique(events.map((each) => this.contracts[each.contract]));
+    const address = [...new Set(events.map((each) => this.contracts[each.contract]))];
     const range = { fromBlock: quantity(from), toBlock: quantity(to) };
     const filter = { address, topics: [events.map((each) => each.topic), ...topics.map(topicOf)], ...range };
     const [found] = await this.ask('eth_getLogs', [[filter]], from < to);
