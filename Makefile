@@ -294,7 +294,9 @@ contracts/node_modules/.stamp: contracts/package-lock.json | .venv/.npm
 	@touch $@
 
 # Scripts of the explorer's pages, which are whole without them too.
-$(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build ledger/explorer/browser/abi.mjs $(wildcard ledger/explorer/browser/src/*.js ledger/explorer/browser/src/*/*.js contracts/abi/*.json)
+BUNDLED = $(wildcard $(addprefix ledger/explorer/,browser/src/*.js browser/src/*/*.js browser/check.html browser/*.mjs static/*.css) contracts/abi/*.json)
+
+$(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build $(BUNDLED)
 	ledger/explorer/browser/build .venv/explorer/node_modules
 	@touch $@
 

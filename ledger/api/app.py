@@ -150,9 +150,9 @@ def _lists(app: FastAPI) -> None:
 
     @app.get("/events", summary="Raw events as the chain emitted them")
     def events(
-        view: Asked, limit: Limit = 100, after: After = None, name: EventName = None
+        view: Asked, limit: Limit = 100, after: After = None, name: EventName = None, round: Filter = None
     ) -> Page[lookup.EventRecord]:
-        return view.events(after, limit, name)
+        return view.events(after, limit, name, round)
 
 
 def _stories(app: FastAPI) -> None:

@@ -66,11 +66,11 @@ class Snapshot:
             items = lookup.page(connection, kind, place, limit + 1, **wanted)
             return _paged(connection, items, limit)
 
-    def events(self, after: str | None, limit: int, name: str | None) -> Page[lookup.EventRecord]:
-        """One page of raw events."""
+    def events(self, after: str | None, limit: int, name: str | None, round_: int | None) -> Page[lookup.EventRecord]:
+        """One page of raw events, of one name and of one round where these are given."""
         place = None if after is None else unpack_cursor(after, (int, int))
         with self.reading() as connection:
-            return _paged(connection, lookup.events(connection, place, limit + 1, name), limit)
+            return _paged(connection, lookup.events(connection, place, limit + 1, name, round_), limit)
 
     def story(self, what: str, ask: Callable[[Connection], Story | None]) -> Story:
         """One story. Raises 404 where there is none."""

@@ -20,6 +20,7 @@ from ledger.api.parameters import Asked, AsOf, EventName, Filter, Id, InBlock, O
 from ledger.api.service import LedgerService, Snapshot
 from ledger.book import Kind
 from ledger.explorer import rendering, views
+from ledger.explorer.browser_checks import allow_node, check_view
 from ledger.explorer.chain_figures import Figures, of_node, of_owner
 from ledger.explorer.contents import Contents, JobContents, NodeContents
 from ledger.explorer.links import Links
@@ -39,6 +40,7 @@ from protocol.errors import AssizeError
 Before = Annotated[str | None, Query(description="The cursor of the page before.")]
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
 FirstRollout = Annotated[int, Query(ge=0, lt=1 << 16, description="The first rollout shown.")]
+NodeUrl = Annotated[str | None, Query(max_length=300, description="URL of the node that the browser asks.")]
 ANCESTORS = 20
 """Versions of a lineage that a page shows."""
 
@@ -53,6 +55,7 @@ def create_pages(service: LedgerService) -> FastAPI:
     _things(app, renderer, service)
     _lists(app, renderer)
     _checks(app, renderer, service)
+    _browser_checks(app, renderer, service)
     _refusals(app, renderer)
 
     @app.get(STATIC + "{name}")
@@ -263,6 +266,29 @@ def _checks(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
     def audit(as_of: AsOf = None) -> Response:
         service.audit()
         return RedirectResponse(Links(as_of).url("/audit"), 303, headers=rendering.HEADERS)
+
+
+def _browser_checks(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
+    def check(request: Request, view: Snapshot, name: str, page: str, rpc: str | None) -> Response:
+        thing = request.url.path.removeprefix("/check/")
+        shown = check_view(name, page, thing, rpc, service.chain.deployment)
+        return allow_node(renderer.page(request, view, "check.html", "", lambda connection: shown), shown)
+
+    @app.get("/check/rounds/{round}")
+    def check_round(request: Request, view: Asked, round: Id, rpc: NodeUrl = None) -> Response:
+        return check(request, view, f"round {round}", f"/rounds/{round}", rpc)
+
+    @app.get("/check/jobs/{round}/{job}")
+    def check_job(request: Request, view: Asked, round: Id, job: Id, rpc: NodeUrl = None) -> Response:
+        return check(request, view, f"job {job} of round {round}", f"/why/jobs/{round}/{job}", rpc)
+
+    @app.get("/check/entries/{block}/{log}")
+    def check_entry(request: Request, view: Asked, block: Id, log: Id, rpc: NodeUrl = None) -> Response:
+        return check(request, view, f"entry {block}:{log}", f"/why/entries/{block}/{log}", rpc)
+
+    @app.get("/check/checkpoints/{run}/{version}")
+    def check_checkpoint(request: Request, view: Asked, run: Id, version: Id, rpc: NodeUrl = None) -> Response:
+        return check(request, view, f"version {version} of run {run}", f"/checkpoints/{run}/{version}", rpc)
 
 
 def _refusals(app: FastAPI, renderer: Renderer) -> None:

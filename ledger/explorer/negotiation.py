@@ -1,6 +1,10 @@
 """Content negotiation: one URL answers with JSON or HTML, as the request's ``Accept`` prefers (RFC 9110, 12.5.1).
 
 HTML is for clients that name it, as browsers do. No ``Accept``, ``*/*`` and ``application/json`` keep the API's JSON.
+
+Pages of any origin may read what the API answers to a GET (CORS), so that a reader can check this ledger with a file
+from their own disk. That gives nothing away: the API has no users, cookies or secrets, and tells everyone the same.
+Browsers send no credentials to such an answer, pages themselves are left out, and nothing but reading is allowed.
 """
 
 from __future__ import annotations
@@ -48,11 +52,14 @@ class Negotiator:
         path: str = scope["path"]
         asks_for_html = prefers_html(Headers(scope=scope).get("accept", ""))
         wants_page = asks_for_html and path not in NO_PAGE and not path.startswith(BLOBS)
-        chosen = self._pages if path.startswith(STATIC) or path == LIVE or wants_page else self._api
+        from_api = not path.startswith(STATIC) and path != LIVE and not wants_page
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).add_vary_header("Accept")
+                headers = MutableHeaders(scope=message)
+                headers.add_vary_header("Accept")
+                if from_api and scope["method"] in ("GET", "HEAD"):
+                    headers["Access-Control-Allow-Origin"] = "*"
             await send(message)
 
-        await chosen(scope, receive, answer)
+        await (self._api if from_api else self._pages)(scope, receive, answer)

@@ -24,7 +24,7 @@ from ledger.facts import Node
 from protocol.times import spell
 
 BUILT = files("ledger.explorer").joinpath("static", "built")
-MEDIA_TYPES = {"css": "text/css", "js": "text/javascript"}
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -184,4 +184,10 @@ def static(name: str) -> Response | None:
     found = assets().get(name)
     if found is None:
         return None
-    return Response(found.data, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=FOREVER)
+    kind = name.rpartition(".")[2]
+    kept = FOREVER | (
+        {"Content-Disposition": f'attachment; filename="assize-{name.partition(".")[0]}.html"'}
+        if kind == "html"
+        else {}
+    )
+    return Response(found.data, media_type=MEDIA_TYPES[kind], headers=kept)

@@ -274,7 +274,7 @@ def round_view(connection: Connection, number: int, after: tuple[int, ...] | Non
         return None
     jobs = lookup.every(connection, facts.Job, round=fact.parent or number)
     seats = lookup.every(connection, facts.Seat, round=number)
-    told = lookup.events_of_round(connection, number, after, MOMENTS + 1)
+    told = lookup.events(connection, after, MOMENTS + 1, round_=number)
     events = listed(told, MOMENTS)
     drawn = lookup.every(connection, facts.Committee, round=number)
     return RoundView(

@@ -141,10 +141,16 @@ def every(connection: Connection, kind: type[Kind], **only: Any) -> tuple[Kind, 
 
 
 def events(
-    connection: Connection, after: tuple[Any, ...] | None, limit: int, name: str | None = None
+    connection: Connection,
+    after: tuple[Any, ...] | None,
+    limit: int,
+    name: str | None = None,
+    round_: int | None = None,
 ) -> tuple[EventRecord, ...]:
-    """Returns at most ``limit`` raw events after the place (block number, log index), of one name where it is given."""
+    """Returns at most ``limit`` raw events after the place (block number, log index), by name and round if given."""
     wanted = select(EVENT).order_by(EVENT.c.block_number, EVENT.c.log_index).limit(limit)
+    if round_ is not None:
+        wanted = wanted.where(EVENT.c.round == round_)
     if name is not None:
         wanted = wanted.where(EVENT.c.name == name)
     if after is not None:
@@ -155,16 +161,6 @@ def events(
 def events_in(connection: Connection, block: int) -> tuple[EventRecord, ...]:
     """Returns the raw events of one block."""
     return _records(connection, select(EVENT).where(EVENT.c.block_number == block).order_by(EVENT.c.log_index))
-
-
-def events_of_round(
-    connection: Connection, round_: int, after: tuple[Any, ...] | None, limit: int
-) -> tuple[EventRecord, ...]:
-    """Returns at most ``limit`` raw events of a round, after the place (block number, log index)."""
-    wanted = select(EVENT).where(EVENT.c.round == round_).order_by(EVENT.c.block_number, EVENT.c.log_index)
-    if after is not None:
-        wanted = wanted.where(tuple_(EVENT.c.block_number, EVENT.c.log_index) > tuple_(*after))
-    return _records(connection, wanted.limit(limit))
 
 
 def _records(connection: Connection, wanted: Select[Any]) -> tuple[EventRecord, ...]:

@@ -80,10 +80,11 @@ def served(story: Story, folder: Path, *options: str) -> Iterator[str]:
 
 
 class Reader:
-    """One tab; it keeps what went wrong in it, and each request to another host than its server."""
+    """One tab; it keeps what went wrong in it, and each request to another address than its ``own``."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page, self.url = page, url
+        self.own: tuple[str, ...] = (url, "data:", "blob:")
         self.problems: list[str] = []
         page.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self._note(str(error)))
@@ -95,7 +96,7 @@ class Reader:
         return self.page
 
     def _own(self, url: str) -> bool:
-        return url.startswith((self.url, "data:", "blob:"))
+        return url.startswith(self.own)
 
     def _note(self, problem: str) -> None:
         self.problems.append(f"{self.page.url}: {problem}")

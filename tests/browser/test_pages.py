@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.browser.conftest import Reader
 from tests.conftest import ROOT
-from tests.ledger.scenario import Story, pages_of
+from tests.ledger.scenario import Story, checks_of, pages_of
 from tests.ledger.shown import Shown, pages_with_bytes
 
 AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
@@ -21,7 +21,7 @@ BY_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable
 
 
 def test_every_page_is_sound_to_look_at(explorer: str, everything: Story, reading: Callable[..., Reader]) -> None:
-    look_at(reading(explorer), pages_of(everything))
+    look_at(reading(explorer), [*pages_of(everything), *checks_of(everything)])
 
 
 def test_pages_that_show_bytes_are_sound_to_look_at(

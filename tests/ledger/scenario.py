@@ -303,3 +303,14 @@ def pages_of(story: Story) -> list[str]:
     things += (f"/why/jobs/{round_}/0", f"/why/jobs/{round_}/2", f"/why/jobs/{round_}/3", "/slashes?node=2")
     things += (f"/checkpoints/{market.run}/3", f"/lineage/{market.run}/3", f"/search?q={round_}/0", "/checkpoints/2/2")
     return [*lists, *more, *things]
+
+
+def checks_of(story: Story) -> list[str]:
+    """Every kind of page that is checked in the browser, before a node is named; the API has none."""
+    things = (
+        "rounds/1",
+        "jobs/1/0",
+        f"entries/{story.market.chain.head().number}/0",
+        f"checkpoints/{story.market.run}/1",
+    )
+    return [f"/check/{thing}" for thing in things]

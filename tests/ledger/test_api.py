@@ -214,6 +214,9 @@ def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
     fraud = http.get("/slashes", params={"node": story.cheat.node}).json()["items"]
     assert [slash["cause"] for slash in fraud] == ["fraud"]
     assert http.get("/rounds", params={"run": 2}).json()["items"] == []
+    told = http.get("/events", params={"round": story.rounds[1], "limit": 500}).json()["items"]
+    assert {event["payload"]["round"] for event in told} == {str(story.rounds[1])}
+    assert [event["name"] for event in told][-1] == "JobsFreed"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from ledger.store.rows import find_fact, rows_of
 from ledger.store.tables import TABLES
 from protocol.wire.assignments import MAX_JOBS, Listing, pack_assignments
 from tests.conftest import ROOT
-from tests.ledger.scenario import HOSTILE, Story, pages_of
+from tests.ledger.scenario import HOSTILE, Story, checks_of, pages_of
 from tests.postgresql import new_database
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
@@ -146,8 +146,43 @@ def test_only_a_request_that_prefers_html_gets_a_page(told: TestClient) -> None:
     assert not prefers_html("text/html, application/json")
 
 
+def test_the_page_of_a_check_may_ask_the_node_that_it_names_and_no_other(told: TestClient) -> None:
+    for rpc, origin in (
+        ("http://127.0.0.1:8545", "http://127.0.0.1:8545"),
+        ("https://node.example/v1/a", "https://node.example"),
+    ):
+        answer = told.get("/check/rounds/1", params={"rpc": rpc}, headers=HTML)
+        policy = POLICY.replace("connect-src 'self';", f"connect-src 'self' {origin};")
+        assert answer.headers["content-security-policy"] == policy != POLICY
+    for rpc in (
+        "http://a b",
+        "http://x;script-src",
+        "http://x,y",
+        "https://u@x",
+        "ftp://x",
+        "//x",
+        "http://x?y",
+        "x" * 400,
+    ):
+        refused = told.get("/check/rounds/1", params={"rpc": rpc}, headers=HTML)
+        assert refused.status_code in (400, 422), rpc
+        assert refused.headers["content-security-policy"] == POLICY
+
+
+def test_pages_of_any_origin_may_read_the_api_and_nothing_else(told: TestClient) -> None:
+    allowed = "access-control-allow-origin"
+    for path in ("/rounds", "/health", "/rounds/9999", "/openapi.json"):
+        answer = told.get(path, headers={"Origin": "null"})
+        assert answer.headers[allowed] == "*", path
+        assert "access-control-allow-credentials" not in answer.headers
+    assert allowed not in told.get("/rounds", headers=HTML).headers
+    assert allowed not in told.get("/static/explorer.css").headers
+    assert allowed not in told.post("/audit", headers=HTML).headers
+    assert allowed not in told.options("/rounds", headers={"Access-Control-Request-Method": "POST"}).headers
+
+
 def test_every_page_is_strict_and_runs_nothing(told: TestClient, everything: Story) -> None:
-    for path in (*pages_of(everything), "/rounds/9999", "/nowhere", "/rounds?before=x"):
+    for path in (*pages_of(everything), *checks_of(everything), "/rounds/9999", "/nowhere", "/rounds?before=x"):
         answer = told.get(path, headers=HTML)
         assert answer.headers["content-security-policy"] == POLICY
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -331,7 +366,9 @@ def test_style_sheets_and_scripts_are_kept_for_good_under_the_hash_of_their_byte
                 each.data,
                 "public, max-age=31536000, immutable",
             )
-            assert answer.headers["content-type"].split(";")[0] in ("text/css", "text/javascript")
+            kind = answer.headers["content-type"].split(";")[0]
+            kept = answer.headers.get("content-disposition", "").startswith("attachment")  # never shown as a page
+            assert kind in ("text/css", "text/javascript") or (kind == "text/html" and kept)
 
 
 def style() -> str:
