@@ -207,7 +207,7 @@ def test_a_table_is_drawn_as_a_chart_that_stays_while_its_numbers_change(
     box = chart.locator(".u-over").bounding_box()
     assert box
     page.mouse.move(box["x"] + 2, box["y"] + 30)
-    expect(legend).to_have_text("Round1Accepted2Void0Fraud2Unavailable0Missing2")  # those at the cursor
+    expect(legend).to_have_text("Round1Accepted2Void0Fraud2Unavailable0Missing1")  # those at the cursor
     inked = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(each => each)"
     assert chart.locator("canvas").evaluate(inked)
     chart.locator("summary").click()
