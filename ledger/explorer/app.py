@@ -26,7 +26,6 @@ from ledger.explorer.renderer import Renderer
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
-from ledger.queries.lineage import lineage
 from ledger.queries.search import search, transaction_story
 from ledger.queries.verdicts import newest_verdicts
 from ledger.queries.why import why_entry, why_job
@@ -34,8 +33,6 @@ from protocol.errors import AssizeError
 
 Before = Annotated[str | None, Query(description="The cursor of the page before.")]
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
-ANCESTORS = 20
-"""Versions of a lineage that a page shows."""
 
 
 def create_pages(service: LedgerService) -> FastAPI:
@@ -89,9 +86,10 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
         return page(request, view, "node.html", f"node {node}", ask)
 
     @app.get("/credits/{owner}")
-    def owner_(request: Request, view: Asked, owner: Owner) -> Response:
-        address = to_checksum_address(owner)
-        return page(request, view, "owner.html", f"owner {address}", lambda asked: views.owner_view(asked, address))
+    def owner_(request: Request, view: Asked, owner: Owner, after: Before = None) -> Response:
+        address, place = to_checksum_address(owner), None if after is None else unpack_cursor(after, (int,))
+        what = f"owner {address}"
+        return page(request, view, "owner.html", what, lambda asked: views.owner_view(asked, address, place))
 
     @app.get("/why/jobs/{round}/{job}")
     def job_(request: Request, view: Asked, round: Id, job: Id) -> Response:
@@ -108,16 +106,18 @@ def _things(app: FastAPI, renderer: Renderer) -> None:
 
     @app.get("/checkpoints/{run}/{version}")
     @app.get("/lineage/{run}/{version}")
-    def checkpoint(request: Request, view: Asked, run: Id, version: Id) -> Response:
-        def ask(connection: Connection) -> Any:
-            story = lookup.checkpoint_story(connection, run, version)
-            return None if story is None else (story, lineage(connection, run, version, ANCESTORS))
+    def checkpoint(request: Request, view: Asked, run: Id, version: Id, after: Before = None) -> Response:
+        place = None if after is None else unpack_cursor(after, (int, int))
+
+        def ask(connection: Connection) -> views.CheckpointView | None:
+            return views.checkpoint_view(connection, run, version, place)
 
         return page(request, view, "checkpoint.html", f"version {version} of run {run}", ask)
 
     @app.get("/treasury")
-    def treasury(request: Request, view: Asked) -> Response:
-        return page(request, view, "treasury.html", "treasury", lookup.treasury_story)
+    def treasury(request: Request, view: Asked, before: Before = None) -> Response:
+        place = None if before is None else unpack_cursor(before, (int, int))
+        return page(request, view, "treasury.html", "treasury", lambda asked: views.treasury_view(asked, place))
 
     @app.get("/transactions/{tx}")
     def transaction(request: Request, view: Asked, tx: TxHash, block: InBlock = None) -> Response:

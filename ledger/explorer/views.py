@@ -13,12 +13,13 @@ from ledger.api.bodies import Item, pack_cursor
 from ledger.explorer.matrix import Matrix, matrix
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
-from ledger.queries.run_progress import ENDED, RunOutlook, run_progress, spent_per_second
+from ledger.queries.lineage import ENFORCED, Ancestor, ancestors, taints_of
+from ledger.queries.run_progress import RunOutlook, run_progress, spent_per_second
 from ledger.queries.verdicts import NodeVerdict, newest_verdicts
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
-from ledger.store.tables import TABLES
+from ledger.store.tables import TABLES, TRAINED, UNDER_WAY
 from protocol.wire.assignments import assignee_of
 
 PAGE_ITEMS = 50
@@ -27,6 +28,8 @@ GLANCE_ITEMS = 10
 """Items of a list that is part of another page."""
 MOMENTS = 80
 """Events of a time line's page."""
+ANCESTORS = 20
+"""Versions of a lineage that a page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class NodeView:
     node: facts.Node
     margin: int
     members: tuple[facts.Membership, ...]
+    members_in_all: int
     service: facts.Service | None
     counts: dict[str, int]
     verdicts: Listed[NodeVerdict]
@@ -97,9 +101,28 @@ class OwnerView:
     """An owner: its credits, nodes, newest movements and slashes."""
 
     credit: facts.Credit
-    nodes: tuple[facts.Node, ...]
+    nodes: Listed[facts.Node]
     entries: tuple[facts.CreditEntry, ...]
     slashes: tuple[facts.Slash, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointView:
+    """A checkpoint, the newest of its line, and overturned jobs on which it stands."""
+
+    checkpoint: facts.Checkpoint
+    enforced: tuple[str, ...]
+    ancestors: tuple[Ancestor, ...]
+    taints: Listed[facts.Taint]
+
+
+@dataclass(frozen=True, slots=True)
+class TreasuryView:
+    """The pot of slashed bonds, where it goes, and what went there, newest first."""
+
+    admin: facts.Admin
+    treasury: facts.Treasury
+    sweeps: Listed[facts.Sweep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +146,8 @@ def listed(items: tuple[Any, ...], limit: int) -> Listed[Any]:
 def now_view(connection: Connection) -> NowView:
     """Returns the market at a glance."""
     rounds, points = TABLES[facts.Round], TABLES[facts.Checkpoint]
-    going = select(rounds).where(rounds.c.state.not_in(ENDED)).order_by(rounds.c.round.desc()).limit(GLANCE_ITEMS)
-    made = select(points).where(points.c.version > 0).order_by(points.c.block_number.desc()).limit(GLANCE_ITEMS)
+    going = select(rounds).where(UNDER_WAY).order_by(rounds.c.round.desc()).limit(GLANCE_ITEMS)
+    made = select(points).where(TRAINED).order_by(points.c.block_number.desc()).limit(GLANCE_ITEMS)
     kinds = {"runs": facts.Run, "rounds": facts.Round, "nodes": facts.Node, "slashes": facts.Slash}
     admin = find_fact(connection, facts.Admin, facts.THE_ONE)
     return NowView(
@@ -186,7 +209,8 @@ def node_view(connection: Connection, number: int) -> NodeView | None:
     return NodeView(
         node=fact,
         margin=fact.bond - fact.posted,
-        members=lookup.every(connection, facts.Membership, node=number),
+        members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, node=number),
+        members_in_all=_count(connection, facts.Membership, node=number),
         service=find_fact(connection, facts.Service, number),
         counts={row[0]: row[1] for row in connection.execute(counted)},
         verdicts=listed(newest_verdicts(connection, number, None, GLANCE_ITEMS + 1), GLANCE_ITEMS),
@@ -207,13 +231,39 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
     return JobView(story, round_, job, node, held, verdict)
 
 
-def owner_view(connection: Connection, owner: str) -> OwnerView | None:
-    """Returns an owner, or None where the chain never spoke of it."""
-    story = lookup.credit_story(connection, owner)
-    if story is None:
+def owner_view(connection: Connection, owner: str, after: tuple[int, ...] | None) -> OwnerView | None:
+    """Returns an owner with its nodes after the node ``after``, or None where the chain never spoke of it."""
+    credit = find_fact(connection, facts.Credit, owner)
+    nodes = lookup.page(connection, facts.Node, after, PAGE_ITEMS + 1, owner=owner)
+    if credit is None and not nodes:
         return None
-    entries = lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=owner)
-    return OwnerView(story.credit, story.nodes, entries, story.slashes[::-1][:GLANCE_ITEMS])
+    return OwnerView(
+        credit=credit or facts.Credit(owner),
+        nodes=listed(nodes, PAGE_ITEMS),
+        entries=lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=owner),
+        slashes=lookup.newest(connection, facts.Slash, None, GLANCE_ITEMS, owner=owner),
+    )
+
+
+def checkpoint_view(
+    connection: Connection, run: int, version: int, after: tuple[int, ...] | None
+) -> CheckpointView | None:
+    """Returns a checkpoint with its taints after the (round, job) ``after``, or None."""
+    fact = find_fact(connection, facts.Checkpoint, run, version)
+    if fact is None:
+        return None
+    line = ancestors(connection, run, version, ANCESTORS)
+    taints = taints_of(connection, run, version, after, PAGE_ITEMS + 1)
+    return CheckpointView(fact, ENFORCED, line, listed(taints, PAGE_ITEMS))
+
+
+def treasury_view(connection: Connection, before: tuple[int, ...] | None) -> TreasuryView:
+    """Returns the pot of slashed bonds with its sweeps before the place (block number, log index) ``before``."""
+    return TreasuryView(
+        admin=find_fact(connection, facts.Admin, facts.THE_ONE) or facts.Admin(),
+        treasury=find_fact(connection, facts.Treasury, facts.THE_ONE) or facts.Treasury(),
+        sweeps=listed(lookup.newest(connection, facts.Sweep, before, PAGE_ITEMS + 1), PAGE_ITEMS),
+    )
 
 
 def time_of(connection: Connection, block: int) -> int:
