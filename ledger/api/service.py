@@ -96,7 +96,7 @@ class LedgerService:
         self.chain = chain
         self.database = database
         self.follower = follower
-        self.reckoning = Reckoning()
+        self.reckoning = Reckoning(database)
         self._lock = threading.Lock()
         self._made_at = 0.0
         self.last_audit: MadeAudit | None = None

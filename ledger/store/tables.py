@@ -3,6 +3,7 @@
     raw      event     every event of the contracts as it came, in canonical JSON
              position  how far the chain was read; one row
              undo      what the derived tables held before each block that is not final
+             reckoned  workers' shares as counted up to a final block; one row, or none yet
     derived  one table for each kind of fact in ``ledger.facts``, with exactly its fields and its key
 
 Derived tables are made from the facts' annotations, so that a table cannot say something its fact does not.
@@ -124,6 +125,17 @@ class BlockUndoRow(SQLModel, table=True):
 
     block_number: int = Field(primary_key=True, sa_type=BigInteger)
     changes: str
+
+
+class ReckonedRow(SQLModel, table=True):
+    """Count of workers' shares up to a final block, as ``ledger.queries.fairness`` writes it."""
+
+    __tablename__ = "reckoned"
+    metadata = METADATA
+
+    id: int = Field(default=1, primary_key=True)
+    block_number: int = Field(sa_type=BigInteger)
+    counted: str
 
 
 COLUMN_TYPES: dict[Any, Any] = {
