@@ -26,11 +26,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ledger.api.bodies import pack_cursor
 from ledger.explorer.rendering import Asset, asset, assets
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
+from tests.bench.ledger.growing import Grown
 from tests.bench.ledger.kept import kept, read
 from tests.conftest import ROOT, Anvil, deploy_on, wallet_on
 from tests.ledger import disputes
@@ -53,11 +55,12 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A chain and the database that is read from it."""
+    """A chain and the database that is read from it; ``grown`` names what there is most about in a grown one."""
 
     rpc: str
     addresses: Path
     database: str
+    grown: Grown | None = None
 
 
 def main(
@@ -97,7 +100,7 @@ def main(
 def measure(place: Place, cold: int, warm: int) -> dict[str, Timed]:
     """Times every page; the processes one after the other."""
     with _served(place) as http:
-        pages = paths(http)
+        pages = paths(http) | (laden(http, place.grown) if place.grown else {})
         size = {name: _size(_page(http, path)) / 1024 for name, path in pages.items()}
         warmed = {name: _median(partial(_page, http, path), warm) for name, path in pages.items()}
     first: dict[str, list[float]] = {name: [] for name in pages}
@@ -127,7 +130,7 @@ def paths(http: httpx.Client) -> dict[str, str]:
     )
     run, number = round_["run"], round_["round"]
     slash, node = _items(http, "/slashes")[-1], _items(http, "/nodes")[0]
-    version = max(each["version"] for each in _items(http, "/checkpoints", run=run))
+    version = next(each["version"] for each in _items(http, "/runs") if each["run"] == run)
     owner, seat = node["owner"], _items(http, "/validators")[0]["validator"]
     lists = ("/", "/runs", "/rounds", "/nodes", "/validators", "/credits", "/checkpoints", "/slashes", "/appeals")
     lists += ("/fairness", "/treasury", "/audit", "/detection", "/events")
@@ -149,6 +152,29 @@ def paths(http: httpx.Client) -> dict[str, str]:
         "/search hash": f"/search?q={round_['beacon']}",
     }
     return {path: path for path in lists} | things
+
+
+def laden(http: httpx.Client, grown: Grown) -> dict[str, str]:
+    """Returns pages of a grown chain that have most to find, and what is looked for everywhere and is nowhere."""
+    (worker,) = http.get(f"/credits/{grown.worker}").raise_for_status().json()["nodes"]
+    middle, cheat = grown.marks[-1][0] // 2, grown.crooked
+    place, job = pack_cursor((middle, 0)), pack_cursor((middle, 3))
+    return {
+        "/credits/… of most": f"/credits/{grown.trader}",
+        "/credits/…/entries middle": f"/credits/{grown.trader}/entries?before={place}",
+        "/credits/… of a worker": f"/credits/{grown.worker}",
+        "/nodes/… of most jobs": f"/nodes/{worker['node']}",
+        "/nodes/… of most slashes": f"/nodes/{cheat}",
+        "/nodes/…/verdicts middle": f"/nodes/{worker['node']}/verdicts?before={job}",
+        "/slashes?node=… middle": f"/slashes?node={cheat}&before={place}",
+        "/appeals?round=…": f"/appeals?round={middle}",
+        "/events middle": f"/events?after={place}",
+        "/events?name=… middle": f"/events?name=VoteRevealed&after={place}",
+        "/fairness middle": f"/fairness?after={pack_cursor((cheat + 100,))}",
+        "/search address of runs": f"/search?q={grown.trader}",
+        "/search unknown address": f"/search?q=0x{'5a' * 20}",
+        "/search unknown hash": f"/search?q=0x{'5a' * 32}",
+    }
 
 
 def _items(http: httpx.Client, path: str, **only: Any) -> list[dict[str, Any]]:
@@ -213,7 +239,7 @@ def _given(rpc: str, addresses: Path, database: str) -> Iterator[Place]:
 def _chain(folder: Path, events: int, say: Callable[[str], None]) -> Iterator[Place]:
     if events:
         with kept(events, say) as chain:
-            yield Place(chain.url, chain.addresses, str(read(chain, say)))
+            yield Place(chain.url, chain.addresses, str(read(chain, say)), chain.grown)
         return
     anvil = Anvil(folder)
     try:
