@@ -97,7 +97,8 @@ def _stamped(path: Path) -> str | None:
 
 def _grow(folder: Path, events: int, stamp: str, say: Callable[[str], None]) -> None:
     folder.mkdir()
-    with tempfile.TemporaryDirectory() as wallets, _anvil("--dump-state", str(folder / "chain.json")) as anvil:
+    at_the_end = ("--dump-state", str(folder / "chain.json"), "--state-interval", str(LONGEST_SECONDS))
+    with tempfile.TemporaryDirectory() as wallets, _anvil(*at_the_end) as anvil:
         grown = grow(anvil, Path(wallets), events, say)
     (folder / "addresses.json").write_text(json.dumps(grown.deployment.to_json()))
     told = asdict(grown) | {"deployment": None, "stamp": stamp}
