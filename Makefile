@@ -49,7 +49,7 @@ help:
 	@echo "make zoo             67 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make shapes          Qwen2 and Qwen3 of random weights, with Qwen3's tokenizer, through the whole market   (KIND=qwen3)"
 	@echo "make fuzz            1.7 million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
-	@echo "make fuzz-api        both APIs and the pages, asked from their OpenAPI documents   (EXAMPLES=50)"
+	@echo "make fuzz-api        both APIs and the pages, asked from their OpenAPI documents   (EXAMPLES=50 PAGES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
 	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make evms            the market on a second chain: blocks of 0.25 and 12 s, logs by tens, requests refused   (BLOCKS=slow)"
@@ -195,7 +195,7 @@ fuzz: .venv/.fuzz
 	@$(BIN)/python -m tests.fuzz $(if $(RUNS),--runs $(RUNS)) --seed $(SEED) $(if $(TARGET),--target "$(TARGET)")
 
 fuzz-api: .venv/.test contracts/node_modules/.stamp $(EXPLORER)
-	@$(BIN)/python -m tests.openapi $(if $(EXAMPLES),--examples $(EXAMPLES))
+	@$(BIN)/python -m tests.openapi $(if $(EXAMPLES),--examples $(EXAMPLES)) $(if $(PAGES),--pages $(PAGES))
 
 contracts-coverage: contracts/node_modules/.stamp
 	@contracts/coverage

@@ -133,9 +133,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Anvil:
-    """One anvil process on a free port."""
+    """One anvil process on a free port; it starts and ends within ``patience`` seconds."""
 
-    def __init__(self, directory: Path, *options: str, port: int | None = None) -> None:
+    def __init__(self, directory: Path, *options: str, port: int | None = None, patience: float = 30) -> None:
+        self._patience = patience
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.rpc = Rpc(self.url)
@@ -154,7 +155,7 @@ class Anvil:
         self.rpc.close()
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
-        self._process.wait(10)
+        self._process.wait(self._patience)
         shutil.rmtree(self._states, ignore_errors=True)
 
     def fund(self, address: str, amount: int = 1_000 * TOKEN) -> None:
@@ -166,7 +167,7 @@ class Anvil:
         return int(self.rpc.call("eth_getTransactionCount", address, "latest"), 16)
 
     def _wait(self) -> None:
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + self._patience
         while True:
             try:
                 self.rpc.call("eth_chainId")

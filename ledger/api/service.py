@@ -111,7 +111,7 @@ class LedgerService:
         self.follower = follower
         self.blobs = blobs
         self.published = published
-        self.reckoning = Reckoning()
+        self.reckoning = Reckoning(database)
         self._lock = threading.Lock()
         self._made_at = 0.0
         self.last_audit: MadeAudit | None = None

@@ -31,7 +31,6 @@ from ledger.explorer.samples import Samples
 from ledger.explorer.timeline import moment
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
-from ledger.queries.lineage import lineage
 from ledger.queries.search import search, transaction_story
 from ledger.queries.verdicts import newest_verdicts
 from ledger.queries.why import why_entry, why_job
@@ -41,8 +40,6 @@ Before = Annotated[str | None, Query(description="The cursor of the page before.
 First = Annotated[int, Query(ge=0, lt=256, description="The first job shown.")]
 FirstRollout = Annotated[int, Query(ge=0, lt=1 << 16, description="The first rollout shown.")]
 NodeUrl = Annotated[str | None, Query(max_length=300, description="URL of the node that the browser asks.")]
-ANCESTORS = 20
-"""Versions of a lineage that a page shows."""
 
 
 def create_pages(service: LedgerService) -> FastAPI:
@@ -109,14 +106,14 @@ def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
         return page(request, view, "node.html", f"node {node}", ask, more, lambda found: of_node(node))
 
     @app.get("/credits/{owner}")
-    def owner_(request: Request, view: Asked, owner: Owner) -> Response:
-        address = to_checksum_address(owner)
+    def owner_(request: Request, view: Asked, owner: Owner, after: Before = None) -> Response:
+        address, place = to_checksum_address(owner), None if after is None else unpack_cursor(after, (int,))
 
         def ask(connection: Connection) -> views.OwnerView | None:
-            return views.owner_view(connection, address)
+            return views.owner_view(connection, address, place)
 
         def figures(found: views.OwnerView | None) -> Figures:
-            return of_owner(address, found.nodes if found else ())
+            return of_owner(address, found.nodes.items if found else ())
 
         return page(request, view, "owner.html", f"owner {address}", ask, figures=figures)
 
@@ -138,16 +135,18 @@ def _things(app: FastAPI, renderer: Renderer, service: LedgerService) -> None:
 
     @app.get("/checkpoints/{run}/{version}")
     @app.get("/lineage/{run}/{version}")
-    def checkpoint(request: Request, view: Asked, run: Id, version: Id) -> Response:
-        def ask(connection: Connection) -> Any:
-            story = lookup.checkpoint_story(connection, run, version)
-            return None if story is None else (story, lineage(connection, run, version, ANCESTORS))
+    def checkpoint(request: Request, view: Asked, run: Id, version: Id, after: Before = None) -> Response:
+        place = None if after is None else unpack_cursor(after, (int, int))
+
+        def ask(connection: Connection) -> views.CheckpointView | None:
+            return views.checkpoint_view(connection, run, version, place)
 
         return page(request, view, "checkpoint.html", f"version {version} of run {run}", ask)
 
     @app.get("/treasury")
-    def treasury(request: Request, view: Asked) -> Response:
-        return page(request, view, "treasury.html", "treasury", lookup.treasury_story)
+    def treasury(request: Request, view: Asked, before: Before = None) -> Response:
+        place = None if before is None else unpack_cursor(before, (int, int))
+        return page(request, view, "treasury.html", "treasury", lambda asked: views.treasury_view(asked, place))
 
     @app.get("/transactions/{tx}")
     def transaction(request: Request, view: Asked, tx: TxHash, block: InBlock = None) -> Response:

@@ -17,20 +17,14 @@ from ledger.explorer.samples import SampledJob
 from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
 from ledger.queries.daily import CreditDay, credits_by_day
+from ledger.queries.lineage import ENFORCED, Ancestor, ancestors, taints_of
 from ledger.queries.run_costs import ProviderCost, providers_since
-from ledger.queries.run_progress import (
-    ENDED,
-    RunOutlook,
-    VersionProgress,
-    run_progress,
-    spent_per_second,
-    version_progress,
-)
+from ledger.queries.run_progress import RunOutlook, VersionProgress, run_progress, spent_per_second, version_progress
 from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_refusals, newest_verdicts, refused_jobs
 from ledger.queries.why import Explanation
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
-from ledger.store.tables import TABLES
+from ledger.store.tables import TABLES, TRAINED, UNDER_WAY
 from protocol.chain.structs import verdict_in
 from protocol.wire.assignments import assignee_of
 
@@ -53,6 +47,8 @@ TRAPS_LOOKED_AT = 500
 """Newest opened traps among which those are looked for that a validator met."""
 MOMENTS = 80
 """Events of a time line's page."""
+ANCESTORS = 20
+"""Versions of a lineage that a page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +136,7 @@ class NodeView:
     node: facts.Node
     margin: int
     members: tuple[facts.Membership, ...]
+    members_in_all: int
     service: facts.Service | None
     counts: dict[str, int]
     verdicts: Listed[NodeVerdict]
@@ -164,10 +161,29 @@ class OwnerView:
     """An owner: its credits, nodes, newest movements and slashes."""
 
     credit: facts.Credit
-    nodes: tuple[facts.Node, ...]
+    nodes: Listed[facts.Node]
     entries: tuple[facts.CreditEntry, ...]
     days: tuple[CreditDay, ...]
     slashes: tuple[facts.Slash, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointView:
+    """A checkpoint, the newest of its line, and overturned jobs on which it stands."""
+
+    checkpoint: facts.Checkpoint
+    enforced: tuple[str, ...]
+    ancestors: tuple[Ancestor, ...]
+    taints: Listed[facts.Taint]
+
+
+@dataclass(frozen=True, slots=True)
+class TreasuryView:
+    """The pot of slashed bonds, where it goes, and what went there, newest first."""
+
+    admin: facts.Admin
+    treasury: facts.Treasury
+    sweeps: Listed[facts.Sweep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +208,8 @@ def listed(items: tuple[Any, ...], limit: int) -> Listed[Any]:
 def now_view(connection: Connection) -> NowView:
     """Returns the market at a glance."""
     rounds, points = TABLES[facts.Round], TABLES[facts.Checkpoint]
-    going = select(rounds).where(rounds.c.state.not_in(ENDED)).order_by(rounds.c.round.desc()).limit(GLANCE_ITEMS)
-    made = select(points).where(points.c.version > 0).order_by(points.c.block_number.desc()).limit(GLANCE_ITEMS)
+    going = select(rounds).where(UNDER_WAY).order_by(rounds.c.round.desc()).limit(GLANCE_ITEMS)
+    made = select(points).where(TRAINED).order_by(points.c.block_number.desc()).limit(GLANCE_ITEMS)
     kinds = {"runs": facts.Run, "rounds": facts.Round, "nodes": facts.Node, "slashes": facts.Slash}
     admin = find_fact(connection, facts.Admin, facts.THE_ONE)
     return NowView(
@@ -301,7 +317,8 @@ def node_view(connection: Connection, number: int, with_bytes: bool) -> NodeView
     return NodeView(
         node=fact,
         margin=fact.bond - fact.posted,
-        members=lookup.every(connection, facts.Membership, node=number),
+        members=lookup.newest(connection, facts.Membership, None, PAGE_ITEMS, node=number),
+        members_in_all=_count(connection, facts.Membership, node=number),
         service=find_fact(connection, facts.Service, number),
         counts={row[0]: row[1] for row in connection.execute(counted)},
         verdicts=listed(newest_verdicts(connection, number, None, GLANCE_ITEMS + 1), GLANCE_ITEMS),
@@ -354,14 +371,40 @@ def terms_at(connection: Connection, run: int, second: int) -> facts.RunTerms:
     return [each for each in terms if not each.replaced and each.effective_at <= second][-1]
 
 
-def owner_view(connection: Connection, owner: str) -> OwnerView | None:
-    """Returns an owner, or None where the chain never spoke of it."""
-    story = lookup.credit_story(connection, owner)
-    if story is None:
+def owner_view(connection: Connection, owner: str, after: tuple[int, ...] | None) -> OwnerView | None:
+    """Returns an owner with its nodes after the node ``after``, or None where the chain never spoke of it."""
+    credit = find_fact(connection, facts.Credit, owner)
+    nodes = lookup.page(connection, facts.Node, after, PAGE_ITEMS + 1, owner=owner)
+    if credit is None and not nodes:
         return None
-    entries = lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=owner)
-    days = credits_by_day(connection, owner=owner)
-    return OwnerView(story.credit, story.nodes, entries, days, story.slashes[::-1][:GLANCE_ITEMS])
+    return OwnerView(
+        credit=credit or facts.Credit(owner),
+        nodes=listed(nodes, PAGE_ITEMS),
+        entries=lookup.newest(connection, facts.CreditEntry, None, GLANCE_ITEMS, owner=owner),
+        days=credits_by_day(connection, owner=owner),
+        slashes=lookup.newest(connection, facts.Slash, None, GLANCE_ITEMS, owner=owner),
+    )
+
+
+def checkpoint_view(
+    connection: Connection, run: int, version: int, after: tuple[int, ...] | None
+) -> CheckpointView | None:
+    """Returns a checkpoint with its taints after the (round, job) ``after``, or None."""
+    fact = find_fact(connection, facts.Checkpoint, run, version)
+    if fact is None:
+        return None
+    line = ancestors(connection, run, version, ANCESTORS)
+    taints = taints_of(connection, run, version, after, PAGE_ITEMS + 1)
+    return CheckpointView(fact, ENFORCED, line, listed(taints, PAGE_ITEMS))
+
+
+def treasury_view(connection: Connection, before: tuple[int, ...] | None) -> TreasuryView:
+    """Returns the pot of slashed bonds with its sweeps before the place (block number, log index) ``before``."""
+    return TreasuryView(
+        admin=find_fact(connection, facts.Admin, facts.THE_ONE) or facts.Admin(),
+        treasury=find_fact(connection, facts.Treasury, facts.THE_ONE) or facts.Treasury(),
+        sweeps=listed(lookup.newest(connection, facts.Sweep, before, PAGE_ITEMS + 1), PAGE_ITEMS),
+    )
 
 
 def traps_met(connection: Connection, validator: int) -> tuple[MetTrap, ...]:

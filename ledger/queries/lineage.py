@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Select, func, select, tuple_
 
-from ledger.facts import Checkpoint, Consumption, Job, Round, Seat, Taint
+from ledger.facts import Checkpoint, Consumption, Round, Seat, Taint
 from ledger.facts.fact import Hex
-from ledger.queries.lookup import At, at, every
-from ledger.store.rows import find_fact
-from protocol.wire.assignments import jobs_in
+from ledger.queries.lookup import At, at
+from ledger.store.rows import fact_of
+from ledger.store.tables import TABLES
+from protocol.wire.assignments import nodes_of
 
 ENFORCED = (
     "only the run's trainer published, each version after the last",
@@ -52,47 +54,86 @@ class Lineage:
     taints: tuple[Taint, ...]
 
 
-def lineage(connection: Connection, run: int, version: int, most: int | None = None) -> Lineage | None:
-    """Returns the line of a checkpoint, its newest ``most`` versions; None where there is no such checkpoint."""
-    checkpoint = find_fact(connection, Checkpoint, run, version)
-    if checkpoint is None:
-        return None
-    taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
-    ancestors = [_ancestor(connection, checkpoint, taints)]
-    while checkpoint.version and (most is None or len(ancestors) < most):
-        previous = find_fact(connection, Checkpoint, run, checkpoint.previous)
-        if previous is None:
-            break
-        checkpoint = previous
-        ancestors.append(_ancestor(connection, checkpoint, taints))
-    return Lineage(run, version, at(connection), ENFORCED, tuple(ancestors), taints)
+def lineage(connection: Connection, run: int, version: int) -> Lineage | None:
+    """Returns the whole line of a checkpoint; None where there is no such checkpoint."""
+    line, taints = ancestors(connection, run, version, None), taints_of(connection, run, version, None, None)
+    return Lineage(run, version, at(connection), ENFORCED, line, taints) if line else None
 
 
-def _ancestor(connection: Connection, checkpoint: Checkpoint, taints: tuple[Taint, ...]) -> Ancestor:
-    consumptions = every(connection, Consumption, run=checkpoint.run, version=checkpoint.version)
-    nodes: Counter[int] = Counter()
-    jurors: Counter[int] = Counter()
-    for consumption in consumptions:
-        jobs = {job.job: job for job in every(connection, Job, round=consumption.round)}
-        nodes.update(jobs[number].node for number in jobs_in(consumption.jobs))
-        jurors.update(_voters(connection, consumption))
-    return Ancestor(
-        version=checkpoint.version,
-        manifest_root=checkpoint.manifest_root,
-        block_number=checkpoint.block_number,
-        tx_hash=checkpoint.tx_hash,
-        rounds=tuple(consumption.round for consumption in consumptions),
-        jobs=checkpoint.jobs,
-        nodes=dict(sorted(nodes.items())),
-        jurors=dict(sorted(jurors.items())),
-        tainted=sum(taint.version == checkpoint.version for taint in taints),
+def ancestors(connection: Connection, run: int, version: int, most: int | None) -> tuple[Ancestor, ...]:
+    """Returns a checkpoint and those before it, the newest ``most``, newest first; none if there is no such one."""
+    table = TABLES[Checkpoint]
+    line = select(table).where(table.c.run == run, table.c.version <= version)
+    rows = connection.execute(line.order_by(table.c.version.desc()).limit(most))
+    points = [fact_of(Checkpoint, row) for row in rows]
+    if not points or points[0].version != version:
+        return ()
+    uses, taints = TABLES[Consumption], TABLES[Taint].c
+    ours = (uses.c.run == run, uses.c.version.between(points[-1].version, version))
+    consumed: defaultdict[int, list[Consumption]] = defaultdict(list)
+    for row in connection.execute(select(uses).where(*ours).order_by(uses.c.version, uses.c.round)):
+        consumed[row.version].append(fact_of(Consumption, row))
+    counted = select(taints.version, func.count()).where(taints.run == run).group_by(taints.version)
+    tainted = {row[0]: row[1] for row in connection.execute(counted)}
+    rounds = select(uses.c.round).where(*ours)
+    makers, voters = _makers(connection, rounds), _voters(connection, rounds)
+    return tuple(
+        Ancestor(
+            version=point.version,
+            manifest_root=point.manifest_root,
+            block_number=point.block_number,
+            tx_hash=point.tx_hash,
+            rounds=tuple(each.round for each in consumed[point.version]),
+            jobs=point.jobs,
+            nodes={node: jobs for node, jobs in _counts(consumed[point.version], makers).items() if jobs},
+            jurors=_counts(consumed[point.version], voters),
+            tainted=tainted.get(point.version, 0),
+        )
+        for point in points
     )
 
 
-def _voters(connection: Connection, consumption: Consumption) -> dict[int, int]:
-    """Returns the number of jobs that each juror of the deciding attempt accepted."""
-    round_ = find_fact(connection, Round, consumption.round)
-    attempt = 0 if round_ is None else round_.attempt
-    seats = every(connection, Seat, round=consumption.round, attempt=attempt)
-    accepted = {seat.juror: seat.accept & ~seat.fraud for seat in seats if seat.state == "revealed"}
-    return {juror: (jobs & consumption.jobs).bit_count() for juror, jobs in accepted.items()}
+def taints_of(
+    connection: Connection, run: int, version: int, after: tuple[int, ...] | None, limit: int | None
+) -> tuple[Taint, ...]:
+    """Returns at most ``limit`` taints that a checkpoint stands on, after the (round, job) ``after``."""
+    table = TABLES[Taint]
+    wanted = select(table).where(table.c.run == run, table.c.version <= version)
+    if after is not None:
+        wanted = wanted.where(tuple_(table.c.round, table.c.job) > tuple_(*after))
+    in_order = wanted.order_by(table.c.round, table.c.job).limit(limit)
+    return tuple(fact_of(Taint, row) for row in connection.execute(in_order))
+
+
+_Parts = dict[int, dict[int, int]]
+"""By round: a node, or a juror, to the bitmap of the jobs that it made, or accepted."""
+
+
+def _makers(connection: Connection, wanted: Select[Any]) -> _Parts:
+    """Returns the jobs of each node by the rounds' assignments."""
+    rounds = TABLES[Round].c
+    found: _Parts = {}
+    for row in connection.execute(select(rounds.round, rounds.assignments).where(rounds.round.in_(wanted))):
+        part = found.setdefault(row.round, defaultdict(int))
+        for job, node in enumerate(nodes_of(row.assignments)):
+            part[node] |= 1 << job
+    return found
+
+
+def _voters(connection: Connection, wanted: Select[Any]) -> _Parts:
+    """Returns the jobs that each juror of the deciding attempt accepted."""
+    rounds, seats = TABLES[Round].c, TABLES[Seat].c
+    deciding = (seats.round == rounds.round) & (seats.attempt == rounds.attempt)
+    voted = select(seats.round, seats.juror, seats.accept, seats.fraud).join_from(TABLES[Seat], TABLES[Round], deciding)
+    found: _Parts = {}
+    for row in connection.execute(voted.where(seats.round.in_(wanted), seats.state == "revealed")):
+        found.setdefault(row.round, {})[row.juror] = row.accept & ~row.fraud
+    return found
+
+
+def _counts(consumed: list[Consumption], parts: _Parts) -> dict[int, int]:
+    """Returns the number of jobs trained on by who made them, or accepted them."""
+    counts: Counter[int] = Counter()
+    for each in consumed:
+        counts.update({who: (jobs & each.jobs).bit_count() for who, jobs in parts.get(each.round, {}).items()})
+    return dict(sorted(counts.items()))

@@ -158,9 +158,10 @@ def events(
     return _records(connection, wanted)
 
 
-def events_in(connection: Connection, block: int) -> tuple[EventRecord, ...]:
-    """Returns the raw events of one block."""
-    return _records(connection, select(EVENT).where(EVENT.c.block_number == block).order_by(EVENT.c.log_index))
+def events_in(connection: Connection, block: int, tx_hash: str) -> tuple[EventRecord, ...]:
+    """Returns the raw events of one transaction of a block."""
+    wanted = select(EVENT).where(EVENT.c.block_number == block, EVENT.c.tx_hash == tx_hash)
+    return _records(connection, wanted.order_by(EVENT.c.log_index))
 
 
 def _records(connection: Connection, wanted: Select[Any]) -> tuple[EventRecord, ...]:

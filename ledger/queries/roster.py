@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from protocol.chain import events as on_chain
 from protocol.chain.structs import Role
@@ -51,6 +52,37 @@ class Roster:
     def copied(self) -> Roster:
         """Another that goes on from here."""
         return Roster(**{each.name: copy(getattr(self, each.name)) for each in fields(self)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it as JSON, without objects: their names are text."""
+        return {
+            "numbers": [list(each.items()) for each in (self.capacity, self.required, self.bond, self.active_at)],
+            "retired": sorted(self.retired),
+            "revoked": sorted(self.revoked),
+            "joined": [[node, _hexed(runs)] for node, runs in self.joined.items()],
+            "waiting": self.waiting,
+            "rules": _hexed(self.rules),
+            "announced": [[run, at, rules.hex()] for run, (at, rules) in self.announced.items()],
+            "due": self.due,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Roster:
+        """Reads what ``to_json`` wrote."""
+        capacity, required, bond, active_at = map(dict, data["numbers"])
+        return cls(
+            capacity,
+            required,
+            bond,
+            active_at,
+            retired=set(data["retired"]),
+            revoked=set(data["revoked"]),
+            joined=defaultdict(dict, {node: _unhexed(runs) for node, runs in data["joined"]}),
+            waiting=[(at, node) for at, node in data["waiting"]],
+            rules=_unhexed(data["rules"]),
+            announced={run: (at, bytes.fromhex(rules)) for run, at, rules in data["announced"]},
+            due=[(at, run) for at, run in data["due"]],
+        )
 
     def take(self, event: object) -> None:
         """Notes what an event changes."""
@@ -106,3 +138,11 @@ class Roster:
         )
         joined = self.joined[node].items() if serves else ()
         return frozenset(run for run, rules in joined if self.rules.get(run) == rules)
+
+
+def _hexed(words: dict[int, bytes]) -> list[list[Any]]:
+    return [[number, word.hex()] for number, word in words.items()]
+
+
+def _unhexed(words: list[list[Any]]) -> dict[int, bytes]:
+    return {number: bytes.fromhex(word) for number, word in words}

@@ -119,7 +119,8 @@ def _versions(connection: Connection, run: int) -> int:
 
 def _newest_slashes(connection: Connection, run: int) -> tuple[facts.Slash, ...]:
     slashes, rounds = TABLES[facts.Slash], TABLES[facts.Round]
-    wanted = select(slashes).join(rounds, rounds.c.round == slashes.c.round).where(rounds.c.run == run)
+    of_run = select(rounds.c.round).where(rounds.c.round == slashes.c.round, rounds.c.run == run)
+    wanted = select(slashes).where(of_run.exists())  # from the newest slash on, not from every round of the run
     in_order = wanted.order_by(slashes.c.block_number.desc(), slashes.c.log_index.desc()).limit(SLASHES)
     return tuple(fact_of(facts.Slash, row) for row in connection.execute(in_order))
 

@@ -145,9 +145,5 @@ def locate(chain: Chain, text: str) -> int | None:
 
 def transaction_story(connection: Connection, tx_hash: str, block: int | None) -> TransactionStory | None:
     """Returns the events of one transaction of a block; None where the ledger has none."""
-    found = () if block is None else _events_of(connection, block, tx_hash.lower())
+    found = () if block is None else events_in(connection, block, tx_hash.lower())
     return TransactionStory(tx_hash.lower(), block, found) if block is not None and found else None
-
-
-def _events_of(connection: Connection, block: int, tx_hash: str) -> tuple[EventRecord, ...]:
-    return tuple(event for event in events_in(connection, block) if event.tx_hash == tx_hash)

@@ -6,18 +6,16 @@ which is named here by its root, has it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
 
 from ledger.facts import Appeal, Job, Round, Seat
 from ledger.facts.fact import Hex, Wide
-from ledger.queries.lookup import every
 from ledger.store.index import EVENT
-from ledger.store.rows import find_fact
 from ledger.store.tables import TABLES
 from protocol.chain.events import RoundTallied, RoundVoided
 from protocol.chain.structs import verdict_in
@@ -32,6 +30,8 @@ REFUSED = ("void", "fraud", "unavailable")
 """Verdicts under which a job is not paid."""
 LOOKED_AT = 500
 """Newest jobs of a node among which refusals are looked for."""
+TOGETHER = 100
+"""Verdicts whose votes are asked for at once."""
 NO_QUORUM = "the round ended without a verdict"
 
 
@@ -79,7 +79,7 @@ def node_verdicts(
     )
     if after is not None:
         wanted = wanted.where(tuple_(job.round, job.job) > tuple_(*after))
-    return tuple(_told(connection, connection.execute(wanted)))
+    return tuple(_told(connection, connection.execute(wanted).all()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def newest_verdicts(
     wanted = _verdicts(job.node == node).order_by(job.round.desc(), job.job.desc()).limit(limit)
     if before is not None:
         wanted = wanted.where(tuple_(job.round, job.job) < tuple_(*before))
-    return tuple(_told(connection, connection.execute(wanted)))
+    return tuple(_told(connection, connection.execute(wanted).all()))
 
 
 def newest_refusals(connection: Connection, node: int, limit: int) -> tuple[NodeVerdict, ...]:
@@ -126,7 +126,7 @@ def newest_refusals(connection: Connection, node: int, limit: int) -> tuple[Node
     newest = looked_at.limit(LOOKED_AT).subquery()
     wanted = _verdicts(job.node == node).join(newest, (newest.c.round == job.round) & (newest.c.job == job.job))
     refused = wanted.where(job.verdict != "accepted").order_by(job.round.desc(), job.job.desc()).limit(limit)
-    return tuple(_told(connection, connection.execute(refused)))
+    return tuple(_told(connection, connection.execute(refused).all()))
 
 
 def _verdicts(*which: ColumnElement[bool]) -> Select[Any]:
@@ -138,34 +138,42 @@ def _verdicts(*which: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _told(connection: Connection, rows: Iterable[Row[Any]]) -> Iterator[NodeVerdict]:
-    votes = lru_cache(maxsize=64)(lambda round_: _votes(connection, round_))
-    for row in rows:
-        held = {name: value for name, value in row._mapping.items() if name in Job.__dataclass_fields__}
-        place = {name: row._mapping[name] for name in ("block_number", "timestamp", "tx_hash")}
-        job = Job(**held)
-        reason, roots = _reason(votes(_judged_in(connection, job)), job)
-        word = "" if reason is None else reason.name.lower()
-        sentence = NO_QUORUM if not votes(job.round) else "" if reason is None else reason.sentence
-        what = (job.round, job.job, job.node, job.verdict, word, sentence, len(roots), roots, job.appeal)
-        yield NodeVerdict(*what, job.units, job.credited, **place)
+def _told(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[NodeVerdict]:
+    for start in range(0, len(rows), TOGETHER):
+        part = rows[start : start + TOGETHER]
+        jobs = [Job(**{name: row._mapping[name] for name in Job.__dataclass_fields__}) for row in part]
+        decided = _decided(connection, jobs)
+        votes = _votes(connection, {job.round for job in jobs} | decided)
+        for job, row in zip(jobs, part, strict=True):
+            place = {name: row._mapping[name] for name in ("block_number", "timestamp", "tx_hash")}
+            reason, roots = _reason(votes[job.appeal if job.appeal in decided else job.round], job)
+            word = "" if reason is None else reason.name.lower()
+            sentence = NO_QUORUM if not votes[job.round] else "" if reason is None else reason.sentence
+            what = (job.round, job.job, job.node, job.verdict, word, sentence, len(roots), roots, job.appeal)
+            yield NodeVerdict(*what, job.units, job.credited, **place)
 
 
-def _judged_in(connection: Connection, job: Job) -> int:
-    """Returns the number of the appeal that gave a job its verdict, else of its round."""
-    appeal = find_fact(connection, Appeal, job.appeal) if job.appeal else None
-    return job.appeal if appeal is not None and appeal.state in DECIDED else job.round
+def _decided(connection: Connection, jobs: Iterable[Job]) -> set[int]:
+    """Returns the appeals of jobs that gave them their verdict."""
+    appeals = TABLES[Appeal].c
+    wanted = select(appeals.appeal).where(appeals.appeal.in_({job.appeal for job in jobs}), appeals.state.in_(DECIDED))
+    return set(connection.execute(wanted).scalars())
 
 
-def _votes(connection: Connection, round_: int) -> list[tuple[Vote, dict[int, Reason]]]:
-    """Returns the votes revealed in the last attempt of a round or an appeal, each with its reason by job."""
-    fact = find_fact(connection, Round, round_)
-    found: list[tuple[Vote, dict[int, Reason]]] = []
-    for seat in every(connection, Seat, round=round_) if fact else ():
-        assert fact is not None
-        if seat.state == "revealed" and seat.attempt == fact.attempt:
-            vote = Vote(seat.accept, seat.fraud, seat.reasons, seat.evidence_root)
-            found.append((vote, _readable(vote, fact.submitted)))
+_Votes = list[tuple[Vote, dict[int, Reason]]]
+"""Votes of a round, each with its reason by job."""
+
+
+def _votes(connection: Connection, numbers: set[int]) -> defaultdict[int, _Votes]:
+    """Returns the votes revealed in the last attempt of rounds and appeals."""
+    seats, rounds = TABLES[Seat].c, TABLES[Round].c
+    last = (seats.round == rounds.round) & (seats.attempt == rounds.attempt)
+    wanted = select(TABLES[Seat], rounds.submitted).join(TABLES[Round], last)
+    wanted = wanted.where(seats.round.in_(numbers), seats.state == "revealed")
+    found: defaultdict[int, _Votes] = defaultdict(list)
+    for row in connection.execute(wanted.order_by(seats.round, seats.juror)):
+        vote = Vote(row.accept, row.fraud, row.reasons, row.evidence_root)
+        found[row.round].append((vote, _readable(vote, row.submitted)))
     return found
 
 
@@ -176,7 +184,7 @@ def _readable(vote: Vote, submitted: int) -> dict[int, Reason]:
         return {}
 
 
-def _reason(votes: list[tuple[Vote, dict[int, Reason]]], job: Job) -> tuple[Reason | None, tuple[bytes, ...]]:
+def _reason(votes: _Votes, job: Job) -> tuple[Reason | None, tuple[bytes, ...]]:
     """Returns the reason most named for the verdict, and the roots of the evidence of those that named it."""
     return most_given(
         [

@@ -53,7 +53,7 @@ class Index:
             Unavailable: the RPC or the database does not answer; nothing was lost.
             FinalityMoved: a block older than finality is gone.
         """
-        with _not_collecting():
+        with not_collecting():
             return self._step()
 
     def _step(self) -> bool:
@@ -137,8 +137,8 @@ def stored_logs(
 
 
 @contextmanager
-def _not_collecting() -> Iterator[None]:
-    """A step makes many values and no cycles: looking for some would cost a fifth of its time.
+def not_collecting() -> Iterator[None]:
+    """Leaves cycles alone. A step makes many values and no cycles: looking for some would cost a fifth of its time.
 
     They must be gone when it ends, or they are all looked through then: what makes them is a function of its own.
     """

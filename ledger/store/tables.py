@@ -3,6 +3,7 @@
     raw      event     every event of the contracts as it came, in canonical JSON
              position  how far the chain was read; one row
              undo      what the derived tables held before each block that is not final
+             reckoned  workers' shares as counted up to a final block; one row, or none yet
     derived  one table for each kind of fact in ``ledger.facts``, with exactly its fields and its key
 
 Derived tables are made from the facts' annotations, so that a table cannot say something its fact does not.
@@ -14,11 +15,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, TextClause, text
 from sqlalchemy.types import UserDefinedType
 from sqlmodel import Field, SQLModel
 
-from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Job, Node, Round, Slash, Taint
+from ledger.facts import (
+    KINDS,
+    Appeal,
+    Checkpoint,
+    Consumption,
+    CreditEntry,
+    Fact,
+    Job,
+    Membership,
+    Node,
+    Round,
+    Run,
+    RunTerms,
+    Slash,
+    Taint,
+)
 from ledger.facts.fact import CODECS, Bitmap, Hex, Wide, annotations_of
 
 
@@ -54,7 +70,7 @@ class AsText(UserDefinedType[Any]):
         return lenient
 
 
-TABLES_VERSION = 7
+TABLES_VERSION = 8
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()
@@ -111,6 +127,17 @@ class BlockUndoRow(SQLModel, table=True):
     changes: str
 
 
+class ReckonedRow(SQLModel, table=True):
+    """Count of workers' shares up to a final block, as ``ledger.queries.fairness`` writes it."""
+
+    __tablename__ = "reckoned"
+    metadata = METADATA
+
+    id: int = Field(default=1, primary_key=True)
+    block_number: int = Field(sa_type=BigInteger)
+    counted: str
+
+
 COLUMN_TYPES: dict[Any, Any] = {
     int: BigInteger,
     bool: Boolean,
@@ -120,17 +147,30 @@ COLUMN_TYPES: dict[Any, Any] = {
 """Annotation of a fact's field to the type of its column."""
 
 ASKED_BY: dict[type[Any], tuple[str, ...]] = {
-    Node: ("owner",),
+    Node: ("owner", "key"),
     Slash: ("node", "owner", "round"),
-    CreditEntry: ("owner", "round"),
-    Round: ("run",),
-    Job: ("node",),
+    CreditEntry: ("owner", "round", "node"),
+    Run: ("requester",),
+    RunTerms: ("coordinator", "trainer"),
+    Membership: ("node",),
+    Checkpoint: ("manifest_root",),
+    Round: ("run", "beacon"),
+    Job: ("node", "root"),
     Consumption: ("round",),
     Appeal: ("round",),
     Taint: ("run",),
 }
 """Fields by which facts of a kind are asked for, other than the first of its key: each has an index, in which the key
 follows, so that a page is read from where it begins."""
+
+UNDER_WAY, TRAINED = text("state NOT IN ('settled', 'void')"), text("version > 0")
+"""Conditions on rounds and on checkpoints. A query that has one as it stands here reads only what fulfils it."""
+
+OF_FEW: dict[type[Any], tuple[str, TextClause, str]] = {
+    Round: ("round_under_way", UNDER_WAY, "round"),
+    Checkpoint: ("checkpoint_trained", TRAINED, "block_number"),
+}
+"""Indexes of some facts of a kind: name, condition, and the field of their order."""
 
 
 def snake(kind: type) -> str:
@@ -144,6 +184,9 @@ def _table(kind: type[Fact]) -> Table:
         for name, annotation in annotations_of(kind).items()
     ]
     indexes = [Index(f"{snake(kind)}_{name}", name, *kind.KEY) for name in ASKED_BY.get(kind, ())]
+    if kind in OF_FEW:
+        name, where, ordered = OF_FEW[kind]
+        indexes.append(Index(name, ordered, sqlite_where=where, postgresql_where=where))
     return Table(snake(kind), METADATA, *columns, *indexes)
 
 

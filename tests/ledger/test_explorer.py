@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Text, select
+from sqlalchemy import select
 
 from ledger.api.app import create_app
 from ledger.explorer.links import Links, amount, legible, quoted, when
@@ -31,6 +31,7 @@ from ledger.store.tables import TABLES
 from protocol.wire.assignments import MAX_JOBS, Listing, pack_assignments
 from tests.conftest import ROOT
 from tests.ledger.scenario import HOSTILE, Story, checks_of, pages_of
+from tests.ledger.spoiling import spoil
 from tests.postgresql import new_database
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
@@ -244,11 +245,7 @@ def test_hostile_text_is_shown_as_text(told: TestClient, everything: Story, tmp_
     chain = everything.market.chain
     with closing(Database(tmp_path / "hostile.sqlite", chain.deployment)) as spoilt:
         sync(chain, spoilt)
-        with spoilt.writing() as connection:
-            for table in TABLES.values():
-                for column in table.columns:
-                    if isinstance(column.type, Text) and not column.primary_key:
-                        connection.execute(table.update().values({column.name: HOSTILE[:200]}))
+        spoil(spoilt)
         hostile = TestClient(create_app(chain, spoilt, Follower(chain, spoilt)))
         for path in pages_of(everything):
             answer = hostile.get(path, headers=HTML)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -11,18 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.fold.rounds import listed_jobs
-from ledger.queries.fairness import Count, fairness
+from ledger.queries import fairness as fairness_queries
+from ledger.queries.fairness import Count, Reckoning, fairness
 from ledger.queries.roster import ANNOUNCING
 from ledger.store.database import Database
-from ledger.store.index import sync
+from ledger.store.index import EVENT, sync
 from protocol.chain import events as on_chain
+from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.events import Event, Log
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing import calls
 from protocol.wire import auth
 from protocol.wire.assignments import Listing, pack_assignments
-from tests.conftest import TERMS
+from tests.conftest import TERMS, until
 from tests.ledger.disputes import NEW_RULES, Dispute, one_job, renewed, serve
 from tests.ledger.scenario import FOREVER
 
@@ -76,7 +79,7 @@ def test_shares_are_those_of_counting_every_node_in_every_round(
     logs = mined([*map(opened, RUNS), *began, *happened])
     count = Count()
     count.take(logs[:pause])
-    going_on = count.copied()
+    going_on = Count.from_json(json.loads(json.dumps(count.to_json())))  # as another process does
     going_on.take(logs[pause:])
     expected = counted_one_by_one(logs)
     found = going_on.tallies()
@@ -139,6 +142,30 @@ def test_a_node_that_has_not_joined_at_new_rules_is_due_nothing_once_they_are_in
     market.send(hasty.owner, calls.join(market.deployment, market.run, hasty.node, NEW_RULES))
     market.open_round(dispute.coordinator, one_job(dispute))
     assert dues(chain, database) == {careful.node: 2.0, hasty.node: 1.0}
+
+
+def test_another_process_goes_on_from_the_shares_that_one_has_counted(
+    dispute: Dispute, chain: Chain, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fairness_queries, "WORTH_KEEPING", 1)
+    dispute.market.open_round(dispute.coordinator, one_job(dispute))
+    chain.rpc.call("anvil_mine", hex(2 * FINALITY_DEPTH))
+    expected = dues(chain, database)
+    with database.reading() as connection:
+        Reckoning(database).shares(connection)
+    until(lambda: _kept_to(database) > 0, 10, "the count to be kept")
+    with database.writing() as connection:
+        connection.execute(EVENT.delete())
+    with database.reading() as connection:
+        assert {share.node: share.expected for share in Reckoning(database).shares(connection)} == expected
+    with database.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM reckoned")
+        assert not fairness(connection)
+
+
+def _kept_to(database: Database) -> int:
+    with database.reading() as connection:
+        return int(connection.exec_driver_sql("SELECT max(block_number) FROM reckoned").scalar_one() or 0)
 
 
 def dues(chain: Chain, database: Database) -> dict[int, float]:

@@ -20,17 +20,25 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
 TIMEOUT_SECONDS = 60
-NO_PAGE = ("/health", "/openapi.json")
-RUNS = re.compile(
-    r"""<(?:script|iframe|object|embed)|<[^<>]*\son[a-z]+\s*=|(?:href|src|action)=["']?\s*javascript:""",
-    re.IGNORECASE,
-)
-"""What would run or load something in a browser; the pages have none of their own."""
+TAG = re.compile(r"""<([a-z][^\s/<>"]*)((?:[^<>"]|"[^"]*")*)>""", re.IGNORECASE)
+"""A tag as the pages write it, its values in quotes: name, then attributes."""
+OWN = re.compile(r""" src="/static/[a-z_]+\.[0-9a-f]{16}\.js"(?: defer| type="module")*""")
+"""Attributes of a script of the pages' own."""
+FOREIGN = ("iframe", "object", "embed", "base", "style")
+"""Elements that no page has."""
+ATTRIBUTE = re.compile(r"""([^\s="<>/]+)(?:="([^"]*)")?""")
+RUNS = re.compile(r"\s*(?:javascript|vbscript|data:text)", re.IGNORECASE)
+"""Beginning of an address that would run in a browser."""
+LOOSE = re.compile(r"<[a-z].{0,80}", re.IGNORECASE | re.DOTALL)
+"""What begins as a tag."""
 
 schemathesis.serializer.alias("application/vnd.apache.parquet", "application/octet-stream")
 
 Known = dict[str, list[Any]]
 """Values that parameters of a name may take."""
+
+Document = dict[str, Any]
+"""An OpenAPI document."""
 
 Sign = Callable[[str, str, bytes], Mapping[str, str]]
 """Method, path with query, and body, to the headers that sign them."""
@@ -46,29 +54,28 @@ class Asked:
 
 
 def ask_everything(
-    url: str, examples: int, known: Known | None = None, sign: Sign | None = None, pages: bool = False
+    url: str, examples: int, known: Known | None = None, sign: Sign | None = None, pages: Document | None = None
 ) -> list[Asked]:
     """Asks every operation ``examples`` times.
 
     Args:
         known: what parameters of a name may take; None asks the API's own lists first.
         sign: signs every other request.
-        pages: asks for the HTML page of each address instead, and whether it is safe to show.
+        pages: describes the explorer's pages, which are asked for instead, and whether they are safe to show.
     """
     everything = []
-    with requests.Session() as session:
-        session.trust_env = False
-        document = session.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json()
-        found = _harvest(session, url, document) if known is None else known
+    with _client() as session:
+        document = session.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json() if pages is None else pages
+        found = harvest(url) if known is None else known
         for result in schemathesis.openapi.from_dict(document).get_all_operations():
             operation = result.ok()
-            if pages and (operation.method.upper() != "GET" or operation.path in NO_PAGE):
+            if pages is not None and operation.method.upper() != "GET":
                 continue
             one = Asked(f"{operation.method.upper()} {operation.path}")
             everything.append(one)
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 cases = operation.as_strategy(generation_mode=mode)
-                _ask(session, cases, one, url, max(1, examples // 2), found, sign, pages)
+                _ask(session, cases, one, url, max(1, examples // 2), found, sign, pages is not None)
     return everything
 
 
@@ -143,8 +150,26 @@ def _unsafe(answer: requests.Response) -> str | None:
         return "no page"
     if "default-src 'none'" not in answer.headers.get("Content-Security-Policy", ""):
         return "a page without its policy"
-    running = RUNS.search(answer.text)
-    return None if running is None else f"a page with {running[0]!r}"
+    found = next(running(answer.text), None)
+    return None if found is None else f"a page with {found!r}"
+
+
+def running(page: str) -> Iterator[str]:
+    """Yields what would run in a page, and what begins as a tag but is none that the pages write."""
+    for tag in TAG.finditer(page):
+        name, attributes = tag[1].lower(), tag[2]
+        foreign = name in FOREIGN or (name == "script" and not OWN.fullmatch(attributes))
+        if foreign or any(map(_acts, ATTRIBUTE.finditer(attributes))):
+            yield tag[0]
+    if loose := LOOSE.search(TAG.sub("", page)):
+        yield loose[0]
+
+
+def _acts(attribute: re.Match[str]) -> bool:
+    """Tells whether an attribute would run something in a browser."""
+    name = attribute[1].lower()
+    leads = name in ("href", "src", "action", "formaction")
+    return name.startswith("on") or name in ("style", "srcdoc") or (leads and bool(RUNS.match(attribute[2] or "")))
 
 
 def _says_why(answer: requests.Response) -> bool:
@@ -154,18 +179,26 @@ def _says_why(answer: requests.Response) -> bool:
         return False
 
 
-def _harvest(session: requests.Session, url: str, document: dict[str, Any]) -> Known:
-    """Values for parameters by their names, from every list that takes none."""
+def _client() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    return session
+
+
+def harvest(url: str) -> Known:
+    """Returns values for parameters by their names, from every list of an API that takes none."""
     known: Known = {}
-    plain = [path for path, item in document["paths"].items() if "get" in item and "{" not in path]
-    for path in plain:
-        answer = session.get(url + path, params={"limit": 2}, timeout=TIMEOUT_SECONDS)
-        try:
-            for name, value in _leaves(answer.json(), path.strip("/").removesuffix("s")):
-                if value not in known.setdefault(name, []):
-                    known[name].append(value)
-        except ValueError:
-            continue  # metrics are no JSON
+    with _client() as session:
+        document = session.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json()
+        for path in [path for path, item in document["paths"].items() if "get" in item and "{" not in path]:
+            answer = session.get(url + path, params={"limit": 2}, timeout=TIMEOUT_SECONDS)
+            try:
+                for name, value in _leaves(answer.json(), path.strip("/").removesuffix("s")):
+                    if value not in known.setdefault(name, []):
+                        known[name].append(value)
+            except ValueError:
+                continue  # metrics are no JSON
+    known["before"] = known.get("after", [])
     return known
 
 

@@ -1,9 +1,9 @@
 """``make bench-ledger``: a chain of a million events read and answered for, in SQLite and in PostgreSQL.
 
 The chain is anvil's, with the real contracts on it: rounds, appeals, slashes, checkpoints, owners, workers, runs and
-transfers. For each database a ledger process reads it from its first block, its memory watched, and is then asked for
-every list there is, and why. A table, then a line of JSON; exit 1 where half of the answers to a question take 100 ms,
-or where an owner's statement differs from its balance.
+transfers; it is grown once and kept (``kept.py``). For each database a ledger process reads it from its first block,
+its memory watched, and is then asked for every list there is, and why. A table, then a line of JSON; exit 1 where half
+of the answers to a question take 100 ms, or where an owner's statement differs from its balance.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,11 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.ledger.asking import Latency, lists, places, timed, whys
-from tests.bench.ledger.bulk import OPTIONS
-from tests.bench.ledger.growing import Grown, grow
+from tests.bench.ledger.growing import Grown
+from tests.bench.ledger.kept import kept
 from tests.bench.ledger.serving import Read, Served, serving
 from tests.bench.ledger.statements import Compared, compare
-from tests.conftest import Anvil
 from tests.postgresql import new_database, postgresql_server
 
 SHARES = (0.1, 0.5, 1.0)
@@ -74,31 +72,20 @@ def main(
     def say(what: str) -> None:
         console.print(what, style="dim")
 
-    with tempfile.TemporaryDirectory() as name, _chain(Path(name), events, say) as (url, addresses, grown):
+    with tempfile.TemporaryDirectory() as name, kept(events, say) as chain:
+        grown = chain.grown
         say(f"{grown.events:,} events in {grown.marks[-1][0]:,} blocks")
         measured = {}
         for kind, where in _databases(Path(name)):
             say(f"{kind}: reading")
-            with serving(url, addresses, where) as served:
-                compared = partial(compare, url, addresses, where)
+            with serving(chain.url, chain.addresses, where) as served:
+                compared = partial(compare, chain.url, chain.addresses, where)
                 measured[kind] = _measure(served, grown, requests, say, compared)
     _show(console, measured, grown.events)
     print(json.dumps({"events": grown.events, **{kind: one.told() for kind, one in measured.items()}}))
     slow = [one for of in measured.values() for one in (*of.pages.values(), *of.whys.values())]
     differ = any(one.statements.differences for one in measured.values())
     raise typer.Exit(int(differ or any(one.median >= SLOWEST_MS for one in slow)))
-
-
-@contextmanager
-def _chain(folder: Path, events: int, say: Callable[[str], None]) -> Iterator[tuple[str, Path, Grown]]:
-    anvil = Anvil(folder, *OPTIONS)
-    try:
-        grown = grow(anvil, folder, events, say)
-        addresses = folder / "addresses.json"
-        addresses.write_text(json.dumps(grown.deployment.to_json()))
-        yield anvil.url, addresses, grown
-    finally:
-        anvil.stop()
 
 
 def _databases(folder: Path) -> Iterator[tuple[str, str]]:

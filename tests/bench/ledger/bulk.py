@@ -15,7 +15,7 @@ GAS = 3_000_000
 OPTIONS = (
     *("--auto-impersonate", "--disable-pool-balance-checks", "--block-base-fee-per-gas", "0"),
     *("--gas-limit", str(10**12)),
-    *("--prune-history", "64"),  # blocks and logs stay; of states, what a view of a moment ago needs
+    "--prune-history",  # blocks and logs stay; of states the newest alone: to keep one is to copy all of it
 )
 """Of an anvil that takes transactions of whoever is named as their sender, who pays no gas."""
 
