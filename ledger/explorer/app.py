@@ -62,7 +62,7 @@ def create_pages(service: LedgerService) -> FastAPI:
             raise HTTPException(404, "Not Found")
         return found
 
-    @app.get(LIVE)
+    @app.get(LIVE, include_in_schema=False)
     async def live(request: Request) -> Response:
         return feed.stream(request.client.host if request.client else "")
 
