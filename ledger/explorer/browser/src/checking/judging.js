@@ -74,8 +74,8 @@ const FOLD = {
   CommitteeDrawn(tale, { attempt, seed, seed_block, jurors }, compare, log) {
     const size = tale.appeal ? tale.terms.appeal_seats : tale.terms.committee;
     const slots = rules.draw(seed, attempt, tale.slotCount, tale.eligible.get(placeOf(log)), size);
-    compare('draws', 'attempt, seed, slots of the jurors', [attempt, seed, ...jurors.map(tale.slotOf)],
-      [String(tale.attempt), tale.seeds.get(Number(seed_block))?.hash, ...slots]);
+    if (tale.eligible.has(placeOf(log))) compare('draws', 'attempt, seed, slots of jurors', [attempt, seed,
+      ...jurors.map(tale.slotOf)], [String(tale.attempt), tale.seeds.get(Number(seed_block))?.hash, ...slots]);
     const seats = jurors.map((juror, place) => ({ ...SILENT, attempt: tale.attempt, juror: Number(juror), place }));
     tale.seats.push(...seats);
   },

@@ -69,18 +69,18 @@ async function contextOf(report, chain, events, fact, head) {
     round: fact.round, nodes, appeal: appealed?.payload, opening: opened.payload,
     slotCount: Number(opened.payload.slot_count),
     terms: await termsAt(chain, opened), seeds: await chain.headers(draws.map((log) => Number(log.payload.seed_block))),
-    eligible: new Map(await Promise.all(draws.map((log) => eligibleAt(report, chain, fact, log)))),
+    eligible: new Map((await Promise.all(draws.map((log) => eligibleAt(report, chain, fact, log)))).flat()),
     keyAt: (node, log) => nodes.get(Number(node))?.keys.findLast((each) => inOrder(each, log) < 0)?.key,
     slotOf: (node) => nodes.get(Number(node))?.slot,
   };
 }
 
-/** Returns the place of a draw and its eligible slots: where the node's state is not that old, as the ledger claims. */
+/** Returns the place of a draw with its eligible slots, in a list; none where the node's state is not that old. */
 async function eligibleAt(report, chain, fact, log) {
   const held = await chain.view('Rounds', 'roundOf(uint256)', [fact.round], log.block_number);
   if (!held) report.line('unknown', `The node keeps no state of block ${log.block_number}, as an archive node would: ` +
-    'the draw there is checked from the eligible slots that the ledger claims.');
-  return [placeOf(log), held ? number(held, 32 * ELIGIBLE) : BigInt(fact.eligible)];
+    'the draw there is not checked, as no event tells the eligible slots.');
+  return held ? [[placeOf(log), number(held, 32 * ELIGIBLE)]] : [];
 }
 
 /** Returns owner, slot and keys, oldest first, of nodes by number. */
