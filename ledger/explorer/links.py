@@ -170,8 +170,10 @@ def when(second: int) -> Markup:
 
 
 def number(value: int | float | str) -> str:
-    """Returns a number with separators between thousands."""
-    return f"{value:,}" if isinstance(value, int | float) else legible(value)
+    """Returns a number with separators between thousands, without a fraction of zero."""
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    return f"{value:,}" if isinstance(value, int) else legible(value)
 
 
 def measured(value: float) -> str:
