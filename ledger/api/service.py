@@ -30,6 +30,8 @@ from protocol.errors import Unavailable
 if TYPE_CHECKING:
     from ledger.api.published import PublishedVersions
 
+LOOKUPS = 8
+"""Searches that ask the chain at once, so that a slow RPC leaves threads to other requests."""
 AUDIT_SECONDS = 10.0
 """Least time between two audits that the API makes; in between the last one is answered."""
 
@@ -113,6 +115,7 @@ class LedgerService:
         self.published = published
         self.reckoning = Reckoning(database)
         self._lock = threading.Lock()
+        self._lookups = threading.BoundedSemaphore(LOOKUPS)
         self._made_at = 0.0
         self.last_audit: MadeAudit | None = None
 
@@ -127,21 +130,36 @@ class LedgerService:
     def located(self, text: str, needed: bool = True) -> int | None:
         """Returns the block of a transaction, see ``locate``; None too if no RPC answers and it is not ``needed``."""
         try:
-            return locate(self.chain, text)
+            if not self._lookups.acquire(blocking=False):
+                raise Unavailable("too many searches are asking the chain: ask again in a moment")
+            try:
+                return locate(self.chain, text)
+            finally:
+                self._lookups.release()
         except Unavailable:
             if needed:
                 raise
             return None
 
     def audit(self) -> Report:
-        """A report no older than ``AUDIT_SECONDS``, or a new one."""
-        with self._lock:
+        """Returns a report no older than ``AUDIT_SECONDS``, or a new one; the last one while a new one is being made.
+
+        Raises:
+            Unavailable: the first one is being made.
+        """
+        if not self._lock.acquire(blocking=False):  # a thread that waited would be missed by every page
+            if self.last_audit is None:
+                raise Unavailable("an audit is under way: ask again in a moment")
+            return self.last_audit.report
+        try:
             if self.last_audit is None or time.monotonic() - self._made_at > AUDIT_SECONDS:
                 began = time.monotonic()
                 report = audit(self.chain, self.database)
                 self._made_at = time.monotonic()
                 self.last_audit = MadeAudit(report, int(time.time()), self._made_at - began)
             return self.last_audit.report
+        finally:
+            self._lock.release()
 
     def health(self) -> LedgerHealth:
         """Returns the state of the ledger."""

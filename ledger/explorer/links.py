@@ -53,14 +53,14 @@ class Links:
         """False where links are but their text."""
         return self.base is not None
 
-    def url(self, path: str, **query: Any) -> str:
+    def url(self, path: str, /, **query: Any) -> str:
         """Returns an address on this server; of several slashes in front, which would name another host, one stays."""
         given = {name: value for name, value in query.items() if value is not None}
         if self.as_of is not None:
             given["as_of"] = self.as_of
         return (self.base or "") + "/" + quote(path.lstrip("/"), safe="/") + ("?" + urlencode(given) if given else "")
 
-    def page(self, path: str, text: object, **query: Any) -> Markup:
+    def page(self, path: str, text: object, /, **query: Any) -> Markup:
         """Returns a link to a page."""
         shown = legible(text) if isinstance(text, str) and not isinstance(text, Markup) else text
         if self.base is None:

@@ -30,6 +30,9 @@ MOST_BYTES = 64 << 20
 MOST_WAITING_SECONDS = 10.0
 """Longest time in all for which a request waits because its endpoint asks to slow down and says for how long."""
 
+LEAST_WAIT_SECONDS = 0.1
+"""Shortest wait, also where the endpoint names none."""
+
 MOST_IN_BATCH = 200
 """Most requests in one round trip. Providers allow between a hundred and a thousand."""
 
@@ -162,7 +165,7 @@ class Rpc:
 
 def _seconds(text: str) -> float | None:
     """Returns the seconds of a ``Retry-After`` header; None if there are none, also where it names a date."""
-    return float(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
+    return max(float(text), LEAST_WAIT_SECONDS) if text.isascii() and text.isdecimal() and len(text) <= 6 else None
 
 
 def _result(method: str, answer: Any) -> Any:

@@ -325,6 +325,22 @@ def test_a_ledger_of_another_chain_turns_red(between: Between, proven: Proven, b
     with closing(browser.new_context()) as context, answering(between, proven.blobs, lie):
         found = checked_from_disk(context.new_page(), between.url, proven, f"checkpoints/{proven.run}/1")
     assert not found["good"]
+    assert any("its hash" in line for line in found["bad"])
+
+
+def test_what_was_not_compared_is_called_neither_green_nor_equal(
+    honest: str, proven: Proven, reading: Callable[..., Reader]
+) -> None:
+    reader = reading(honest)
+    reader.own += (proven.story.market.anvil.url,)
+    appeal = requests.get(honest + "/appeals", timeout=10).json()["items"][0]["appeal"]
+    for thing in (f"jobs/{proven.round}/200", f"jobs/{appeal}/0"):
+        found = checked(reader, proven, thing)
+        assert any("has no job" in line for line in found["unknown"]), thing
+        assert not any("was not submitted" in line for line in found["good"])
+    nobody = reading(honest).open(f"/check/rounds/{proven.round}?{urlencode({'rpc': 'http://127.0.0.1:9'})}")
+    assert not findings(nobody)["good"]
+    assert nobody.locator("#summary").inner_text().startswith("Nothing was checked (node http://127.0.0.1:9)")
 
 
 def test_a_node_that_keeps_little_is_enough_but_for_the_draw(

@@ -39,6 +39,15 @@ def test_a_request_that_is_to_wait_is_made_again(anvil: Anvil, between: Between)
     rpc.close()
 
 
+def test_an_endpoint_that_names_no_time_to_wait_is_not_asked_at_full_speed(between: Between) -> None:
+    refusal = Answer(429, {"content-type": "text/plain", "retry-after": "0"}, b"slow down")
+    rpc = Rpc(between.url)
+    with between.interfering(lambda asked, forward: refusal), pytest.raises(Unavailable, match="asks to slow down"):
+        rpc.call("eth_chainId")
+    assert rpc.round_trips <= 101
+    rpc.close()
+
+
 @pytest.mark.parametrize("header", [{}, {"retry-after": "3600"}, {"retry-after": "Fri, 27 Nov 2026 00:00:00 GMT"}])
 def test_an_endpoint_that_names_no_short_time_is_unavailable_at_once(between: Between, header: dict[str, str]) -> None:
     rpc, began = Rpc(between.url), time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
@@ -298,6 +299,21 @@ def test_a_wrong_request_is_a_page_with_one_sentence(told: TestClient, path: str
     assert answer.status_code == code
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert sentence in Page(answer.text).text
+
+
+@pytest.mark.parametrize("name", ["path", "self", "text", "request", "view", "q"])
+def test_a_question_nobody_asks_changes_no_page(told: TestClient, name: str) -> None:
+    assert told.get(f"/rounds?{name}=x", headers=HTML).status_code == 200
+
+
+def test_who_asks_for_an_audit_while_one_is_made_does_not_wait(told: TestClient) -> None:
+    service = told.app.state.service  # type: ignore[attr-defined]
+    with service._lock:
+        began = time.monotonic()
+        answers = [told.get("/audit"), told.get("/runs", headers=HTML)]
+    assert time.monotonic() - began < 5
+    assert answers[0].status_code in (200, 503), "the last report, or a sentence"
+    assert answers[1].status_code == 200
 
 
 def test_search_finds_by_number_pair_address_hash_and_transaction(told: TestClient, everything: Story) -> None:

@@ -47,8 +47,8 @@ async function check() {
   });
   const { good, bad, unknown } = report.marks;
   byId('summary').className = ['bad', 'unknown', 'good'].find((mark) => report.marks[mark]) ?? '';
-  const verdict = bad ? 'Ledger and node differ' : 'Nothing differs';
-  byId('summary').textContent = `${verdict}: ${good} checks hold, ${bad} do not, ${unknown} could not be made.`;
+  byId('summary').textContent = (bad ? 'Ledger and node differ' : good ? 'Nothing differs' : 'Nothing was checked') +
+    ` (node ${rpc.value}): ${good} checks hold, ${bad} do not, ${unknown} could not be made.`;
 }
 
 byId('file').addEventListener('change', async ({ target }) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,6 +74,7 @@ def deploy_(
     as_json: AsJson = False,
 ) -> None:
     """Deploy a set of contracts. Type the same command again to go on after an interruption."""
+    from protocol.chain.rpc import Rpc
     from protocol.chain.writing.deploying import Deploying, web3_faults
     from protocol.node.commands.contracts.terms_file import read_terms
 
@@ -90,9 +92,10 @@ def deploy_(
         _check_money(deploying, plan)
         deploying.carry_out(plan, wallet)
     deployment = plan.deployment(depth)
+    with closing(Rpc(rpc)) as checked:
+        deployment.verify(checked)
     deployment.save(out)
-    with connected(rpc, out):
-        deploying.finish()
+    deploying.finish()
     show({"addresses": str(out), "chain_id": deployment.chain_id, **deployment.identity()["contracts"]}, as_json)
 
 

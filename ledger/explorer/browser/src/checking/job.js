@@ -10,6 +10,7 @@ import { digest, openEnvelope, signer } from './signing.js';
 export async function checkJob(report, ledger, chain, round, job) {
   const tale = await checkRound(report, ledger, chain, round);
   const held = tale.jobs.get(job);
+  if (tale.appeal || job >= tale.holders.length) throw new Error(`round ${round} has no job ${job}`);
   if (!held) return report.line('good', `Job ${job} was not submitted: none of the submissions above claims it.`);
   await report.trying('The artifact', () => checkArtifact(report, ledger, chain, tale, held));
   for (const seat of tale.seats.filter(({ state }) => state === 'revealed'))

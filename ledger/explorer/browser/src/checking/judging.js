@@ -156,12 +156,13 @@ function payOf(tale, leaves) {
 /** Returns the differences between the ledger's facts of a round and those of the fold. */
 export function compareFacts(tale, facts) {
   const bitmaps = ['submitted', 'accepted', 'fraud', 'consumed', 'appealed'].map((name) => [name, bitmap(tale[name])]);
-  const round = { state: tale.state, attempt: tale.attempt, beacon: tale.beacon, ...Object.fromEntries(bitmaps) };
+  const { round, state, attempt, beacon } = tale;
   const jobs = [...tale.jobs.values()].sort((one, other) => one.job - other.job);
   const seats = tale.seats.sort((one, other) => one.attempt - other.attempt || one.juror - other.juror);
   const payments = facts.payments.filter(({ node }) => node); // the others are grants to appellants
   const lists = [['job', facts.jobs, jobs], ['juror', facts.seats, seats], ['node', payments, tale.payments]];
-  return differEach('the round', facts.round, round).concat(lists.flatMap(([name, told, found]) => [
+  return differEach('round', facts.round, { round, state, attempt, beacon, ...Object.fromEntries(bitmaps) }).concat(
+    lists.flatMap(([name, told, found]) => [
     ...differ(`number of entries by ${name}`, told.length, found.length),
     ...found.flatMap((each, index) => differEach(`${name} ${each[name]}`, told[index], each))]));
 }

@@ -11,7 +11,7 @@ export async function checkRound(report, ledger, chain, round) {
   const head = await checkPlace(report, ledger, chain);
   const facts = await ledger.json(`/rounds/${round}`);
   const events = await checkEvents(report, ledger, chain, round, head);
-  const tale = fold(events, await contextOf(report, chain, events, facts.round, head), chain);
+  const tale = fold(events, await contextOf(report, chain, events, round, head), chain);
   for (const [name, { made, differences }] of Object.entries(tale.checks))
     if (made || differences.length) report.checked(`${CLAIMS[name]} (${made} compared).`, differences);
   report.checked('The ledger’s round, jobs, seats and payments follow from these.', compareFacts(tale, facts));
@@ -59,25 +59,25 @@ async function checkEvents(report, ledger, chain, round, head) {
 }
 
 /** Returns what a round's events are judged by besides themselves, from the node's logs and state. */
-async function contextOf(report, chain, events, fact, head) {
-  const [appealed] = await chain.logs(['AppealOpened'], [fact.round], head);
-  const [opened] = await chain.logs(['RoundOpened'], [appealed?.payload.round ?? fact.round], head);
+async function contextOf(report, chain, events, round, head) {
+  const [appealed] = await chain.logs(['AppealOpened'], [round], head);
+  const [opened] = await chain.logs(['RoundOpened'], [appealed?.payload.round ?? round], head);
   const draws = events.filter((log) => log.name === 'CommitteeDrawn');
   const ids = events.flatMap(({ payload: { node, juror, jurors = [] } }) => [node, juror, ...jurors]).filter(Boolean);
   const nodes = await nodesOf(chain, [...new Set(ids)], head);
   return {
-    round: fact.round, nodes, appeal: appealed?.payload, opening: opened.payload,
+    round, nodes, appeal: appealed?.payload, opening: opened.payload,
     slotCount: Number(opened.payload.slot_count),
     terms: await termsAt(chain, opened), seeds: await chain.headers(draws.map((log) => Number(log.payload.seed_block))),
-    eligible: new Map((await Promise.all(draws.map((log) => eligibleAt(report, chain, fact, log)))).flat()),
+    eligible: new Map((await Promise.all(draws.map((log) => eligibleAt(report, chain, round, log)))).flat()),
     keyAt: (node, log) => nodes.get(Number(node))?.keys.findLast((each) => inOrder(each, log) < 0)?.key,
     slotOf: (node) => nodes.get(Number(node))?.slot,
   };
 }
 
 /** Returns the place of a draw with its eligible slots, in a list; none where the node's state is not that old. */
-async function eligibleAt(report, chain, fact, log) {
-  const held = await chain.view('Rounds', 'roundOf(uint256)', [fact.round], log.block_number);
+async function eligibleAt(report, chain, round, log) {
+  const held = await chain.view('Rounds', 'roundOf(uint256)', [round], log.block_number);
   if (!held) report.line('unknown', `The node keeps no state of block ${log.block_number}, as an archive node would: ` +
     'the draw there is not checked, as no event tells the eligible slots.');
   return held ? [[placeOf(log), number(held, 32 * ELIGIBLE)]] : [];

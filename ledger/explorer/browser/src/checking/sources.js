@@ -14,14 +14,10 @@ const topicOf = (value) => (Array.isArray(value) ? value.map(topicOf) : value ==
 
 /** Answers of a ledger, all as of one block. */
 export class Ledger {
-  constructor(url) {
-    this.url = url;
-  }
+  constructor(url) { this.url = url; }
 
   /** Pins the block of a hash, or else the ledger's newest; every claim is as of it. */
-  async pin(block) {
-    this.at = block ? await this.json('/events', { limit: 1, as_of: block }) : await this.json('/health');
-  }
+  async pin(hash) { this.at = await (hash ? this.json('/events', { limit: 1, as_of: hash }) : this.json('/health')); }
 
   /** Returns the JSON of an address. */
   async json(path, query = {}) {

@@ -5,6 +5,7 @@
 import htmx from 'htmx.org/dist/htmx.esm.js';
 
 const LEAST_MILLISECONDS = 1000; // between two requests
+const SPREAD_MILLISECONDS = 500; // readers hear of a block at once, and do not ask at once
 const SHARE = 5; // a server that takes its time is asked for a fifth of it at most
 const AGAIN_MILLISECONDS = 3000;
 const PATIENCE_MILLISECONDS = 20000;
@@ -78,7 +79,7 @@ export function stayLive(enhance, after) {
   const behind = () => newest && (newest.hash !== state.dataset.block || newest.state !== state.dataset.freshness);
 
   function catchUp() {
-    if (stream && !busy && !timer && behind()) timer = setTimeout(ask, Math.max(0, free - performance.now()));
+    if (stream && !busy && !timer && behind()) timer = setTimeout(ask, Math.max(Math.random() * SPREAD_MILLISECONDS, free - performance.now()));
   }
 
   async function ask() {
