@@ -7,22 +7,29 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from tokenizers import Tokenizer
 
 from ledger.api.app import create_app
 from ledger.api.blobs import BlobSource
+from ledger.explorer import texts
+from ledger.explorer.contents import Contents
 from ledger.explorer.findings import RecordStep, read_bundle, record_after, step_of
 from ledger.explorer.links import passage
 from ledger.explorer.texts import decoder_of
+from ledger.explorer.views import job_sources
+from ledger.facts import Job, Round
 from ledger.queries.daily import credits_by_day
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
+from ledger.store.rows import find_fact
 from protocol.errors import Rejected
 from protocol.wire.evidence import Measurements, parse_signed
 from protocol.wire.rules import Sequential
@@ -32,6 +39,8 @@ from validator.records.record import EvidenceState, bounded, ratios_of
 
 HTML = {"Accept": "text/html"}
 MOST_KIB = 200
+STRIPS, LEVELS = ("single_word", "lstrip", "rstrip"), ("add_prefix_space", "trim_offsets", "use_regex")
+"""Fields of a tokenizer's file."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +133,8 @@ def test_hostile_completions_are_shown_as_text(told: TestClient, round_shown: Sh
     assert "\u202e" not in page
     long = seen(told, f"/why/jobs/{round_shown.round}/2")  # a completion of a million characters
     assert re.search("x{1000,4000}</bdi>", long)
-    assert "of 1,000,000 characters" in long
+    assert "of 65,000 characters" in long
+    assert "The text of its first 65 tokens." in long
 
 
 def test_a_job_with_many_rollouts_has_pages(told: TestClient, round_shown: Shown) -> None:
@@ -229,6 +239,14 @@ def test_an_outsiders_record_is_that_of_a_validator_that_measured_the_same_jobs(
     [
         {"decoder": {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}},
         {"decoder": {"type": "Sequence", "decoders": [{"type": "CTC"}]}},
+        {"decoder": {"type": "Replace", "pattern": {"String": "1"}, "content": "11"}},
+        {"decoder": {"type": "Replace", "pattern": {"String": "1" * 2000}, "content": ""}},
+        {"decoder": {"type": "BPEDecoder", "suffix": ""}},
+        {"decoder": {"type": "Strip", "content": " ", "start": 1, "stop": 9}},
+        {"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}] * 8}},
+        {"model": {"type": "WordLevel", "vocab": {"x" * 1025: 0}, "unk_token": "x"}},
+        {"model": {"type": "Unigram", "vocab": [["日" * 342, -1.0]]}},
+        {"added_tokens": [{"id": 0, "content": "x" * 1025}]},
         {"decoder": {"type": 7}},
         {"decoder": []},
         {"model": {"type": "WordLevel"}},
@@ -237,12 +255,58 @@ def test_an_outsiders_record_is_that_of_a_validator_that_measured_the_same_jobs(
     ],
 )
 def test_a_tokenizer_that_cannot_be_run_safely_is_refused(change: dict[str, object]) -> None:
-    assert decoder_of(tokenizer())([6, 0]) == "1<end>"
+    assert decoder_of(tokenizer())([6, 0]) == ("1<end>", 2)
     with pytest.raises(Rejected):
         decoder_of(json.dumps(json.loads(tokenizer()) | change).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff"])
+def test_tokens_become_the_text_that_the_library_makes_of_them_up_to_a_bound() -> None:
+    words = {
+        "\u00e6\u0139\u00a5": 0,
+        "\u00e6\u0139": 1,
+        "\u00a5": 2,
+        "\u0120a": 3,
+        "x" * 1024: 4,
+    }  # 日, in two parts too
+    added = [{"id": 5, "content": "<end>", "special": True, "normalized": False} | dict.fromkeys(STRIPS, False)]
+    made = {"version": "1.0", "added_tokens": added, "decoder": {"type": "ByteLevel"} | dict.fromkeys(LEVELS, True)}
+    data = json.dumps(made | {"model": {"type": "BPE", "vocab": words, "merges": []}})
+    ids = [0, 3, 1, 2, 1, 77, 5]
+    assert decoder_of(data.encode())(ids) == (Tokenizer.from_str(data).decode(ids, skip_special_tokens=False), len(ids))
+    assert decoder_of(data.encode())([4] * 1000) == ("x" * (64 << 10), 64)
+
+
+def test_a_tokenizer_is_read_once_however_many_ask_and_refused_once(
+    round_shown: Shown, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[bytes]()
+
+    def slow(data: bytes) -> texts.Decoder:
+        made.append(data)
+        time.sleep(0.2)
+        return decoder_of(data)
+
+    def refusing(data: bytes) -> texts.Decoder:
+        made.append(data)
+        raise Rejected("no tokenizer")
+
+    with database.reading() as connection:
+        round_, job = find_fact(connection, Round, round_shown.round), find_fact(connection, Job, round_shown.round, 4)
+        assert round_
+        assert job
+        sources = job_sources(connection, round_, job)
+    with closing(BlobSource([round_shown.coordinator.url], [round_shown.relay])) as source:
+        for reading, problem in ((slow, ""), (refusing, "no tokenizer")):
+            contents, until = Contents(source, round_shown.story.market.deployment), time.monotonic() + 20
+            made.clear()
+            monkeypatch.setattr(texts, "decoder_of", reading)
+            with ThreadPoolExecutor(4) as pool:
+                found = [each.result() for each in [pool.submit(contents._decoder, sources, until) for _ in range(4)]]
+            assert {told for _, told in found} == {problem}
+            assert len(made) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff", b" " * (16 << 20) + tokenizer()])
 def test_bytes_that_are_no_tokenizer_are_refused(data: bytes) -> None:
     with pytest.raises(Rejected):
         decoder_of(data)
