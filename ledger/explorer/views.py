@@ -93,7 +93,7 @@ class RewardsRead:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run: its terms, its newest rounds and versions, its money, and some of its members.
+    """A run: its newest terms and those in effect, its newest rounds and versions, its money, and some of its members.
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
     ``versions`` are the newest after version 0, newest first; ``providers`` and ``refusals`` are of the newest
@@ -102,6 +102,7 @@ class RunView:
 
     run: facts.Run
     terms: tuple[facts.RunTerms, ...]
+    in_effect: facts.RunTerms
     progress: RunOutlook
     lasts_seconds: float | None
     versions: tuple[VersionPoint, ...]
@@ -247,6 +248,7 @@ def run_view(
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
+        in_effect=lookup.terms_at(connection, run, now),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
         versions=tuple(
@@ -348,10 +350,10 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
 def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> JobSources:
     """Returns what the chain says of a job's bytes: evidence is that of its round's last attempt, then its appeal's."""
     trials = (round_, *(each for each in (find_fact(connection, facts.Round, job.appeal),) if job.appeal and each))
-    terms = terms_at(connection, round_.run, round_.opened_at)
+    terms = lookup.terms_at(connection, round_.run, round_.opened_at)
     policy = find_fact(connection, facts.Checkpoint, round_.run, round_.policy_version)
     part = find_fact(connection, facts.Submission, round_.round, job.first_job)
-    trainer = (terms if policy is None else terms_at(connection, round_.run, policy.timestamp)).trainer
+    trainer = (terms if policy is None else lookup.terms_at(connection, round_.run, policy.timestamp)).trainer
     seats = tuple(each for trial in trials for each in named_seats(connection, trial))
     return JobSources(seats, terms.rules_hash, policy, trainer, "" if part is None else part.uri)
 
@@ -364,12 +366,6 @@ def named_seats(connection: Connection, round_: facts.Round) -> tuple[NamedSeat,
     keys = voting_keys(connection, naming)
     found = ((seat, keys.get(facts.key_of(seat))) for seat in sorted(naming, key=lambda seat: seat.place))
     return tuple(NamedSeat(seat, round_.submitted, key) for seat, key in found if key is not None)
-
-
-def terms_at(connection: Connection, run: int, second: int) -> facts.RunTerms:
-    """Returns the terms of a run that held at a Unix second."""
-    terms = lookup.every(connection, facts.RunTerms, run=run)
-    return [each for each in terms if not each.replaced and each.effective_at <= second][-1]
 
 
 def owner_view(connection: Connection, owner: str, after: tuple[int, ...] | None) -> OwnerView | None:
@@ -439,7 +435,7 @@ def _rounds_of(connection: Connection, node: int, refusals: tuple[NodeVerdict, .
         round_ = find_fact(connection, facts.Round, number)
         if round_ is not None:
             held = lookup.every(connection, facts.Job, round=round_.parent or number, node=node)
-            rules_hash = terms_at(connection, round_.run, round_.opened_at).rules_hash
+            rules_hash = lookup.terms_at(connection, round_.run, round_.opened_at).rules_hash
             seats = named_seats(connection, round_)
             found.append(RoundSources(round_, held, seats, rules_hash, number in counted))
     return tuple(found)
