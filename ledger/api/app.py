@@ -18,6 +18,7 @@ from eth_utils import to_checksum_address
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -39,7 +40,7 @@ from ledger.api.parameters import (
     TxHash,
     code_of,
 )
-from ledger.api.service import LedgerService
+from ledger.api.service import LedgerService, Snapshot, Story
 from ledger.explorer.app import create_pages
 from ledger.explorer.negotiation import BLOBS, Negotiator
 from ledger.explorer.rendering import FOREVER
@@ -47,6 +48,7 @@ from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, R
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage, lineage
+from ledger.queries.named_bytes import names_artifact, names_rules, signers_of
 from ledger.queries.search import Hit, TransactionStory, search, transaction_story
 from ledger.queries.verdicts import NodeVerdict
 from ledger.queries.why import Explanation, why_entry, why_job
@@ -217,22 +219,33 @@ def _stories(app: FastAPI) -> None:
 
 
 def _bytes(app: FastAPI, service: LedgerService) -> None:
-    def answered(kind: BlobKind, root: str) -> Response:
-        data = service.blobs.get(kind, bytes.fromhex(root[2:]))
-        return Response(data, media_type="application/octet-stream", headers=FOREVER)
+    def answered(kind: BlobKind, root: str, signers: tuple[str, ...] = ()) -> Response:
+        data = service.blobs.get(kind, bytes.fromhex(root[2:]), signers=signers)
+        kept = FOREVER | ({"Cache-Control": "no-cache"} if kind == "evidence" else {})  # of it another copy is as good
+        return Response(data, media_type="application/octet-stream", headers=kept)
+
+    def sought(view: Snapshot, kind: str, root: str, ask: Callable[[Connection, bytes], Story]) -> Story:
+        """Asks the database first, so that no stranger's number becomes a request to a coordinator."""
+        with view.reading() as connection:
+            found = ask(connection, bytes.fromhex(root[2:]))
+        if not found:
+            raise HTTPException(404, f"the chain names no {kind} {root.lower()}")
+        return found
 
     raw: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
     @app.get(BLOBS + "artifacts/{root}", summary="An artifact's head and file", response_class=Response, responses=raw)
-    def artifact(root: Root) -> Response:
+    def artifact(view: Asked, root: Root) -> Response:
+        sought(view, "artifact", root, names_artifact)
         return answered("artifact", root)
 
     @app.get(BLOBS + "evidence/{root}", summary="A juror's signed evidence", response_class=Response, responses=raw)
-    def evidence(root: Root) -> Response:
-        return answered("evidence", root)
+    def evidence(view: Asked, root: Root) -> Response:
+        return answered("evidence", root, sought(view, "evidence", root, signers_of))
 
     @app.get(BLOBS + "rules/{root}", summary="A run's rules, canonical JSON", response_class=Response, responses=raw)
-    def rules(root: Root) -> Response:
+    def rules(view: Asked, root: Root) -> Response:
+        sought(view, "rules", root, names_rules)
         return answered("rules", root)
 
     signed: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}}}}

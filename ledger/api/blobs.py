@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from blake3 import blake3
 
@@ -22,9 +22,9 @@ from protocol.broadcast.fetching import fetch_file, fetch_manifest
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
 from protocol.deadlines import within
-from protocol.errors import AssizeError, Rejected, Unavailable
+from protocol.errors import AssizeError, Rejected, Unavailable, accessing
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire.evidence import parse_signed
+from protocol.wire.evidence import SignedEvidence, parse_signed
 from protocol.wire.manifest import Authority
 from protocol.wire.pins import PinnedFile
 from protocol.wire.rules import Rules, decode_rules, encode_rules
@@ -41,8 +41,18 @@ WAITING = 32
 """Most fetches under way, and most requests that wait for one: a further one is refused, so that others get through."""
 
 BlobKind = Literal["artifact", "evidence", "rules"]
-_Key = tuple[str, bytes]
-"""Kind and hash."""
+
+
+class BlobName(NamedTuple):
+    """Kind and hash of a blob; ``signers`` are keys, one of which must have signed it, if it is evidence.
+
+    A bundle's root says nothing of its signature, of which a coordinator may have a false one. Without ``signers`` it
+    is not verified.
+    """
+
+    kind: str
+    hash: bytes
+    signers: tuple[str, ...] = ()
 
 
 class NoBytes(Rejected):
@@ -72,8 +82,8 @@ class BlobSource:
         self._clients = [CoordinatorClient(url) for url in coordinators]
         self._relays = Sources(relays) if relays else None
         self._lock = threading.Lock()
-        self._kept: OrderedDict[_Key, bytes] = OrderedDict()
-        self._under_way: dict[_Key, Future[bytes]] = {}
+        self._kept: OrderedDict[BlobName, bytes] = OrderedDict()
+        self._under_way: dict[BlobName, Future[bytes]] = {}
         self._fetching = threading.BoundedSemaphore(FETCHES)
         self._waiting = threading.BoundedSemaphore(WAITING)
 
@@ -89,24 +99,24 @@ class BlobSource:
         if self._relays is not None:
             self._relays.close()
 
-    def get(self, kind: BlobKind, root: bytes, seconds: float = FETCH_SECONDS) -> bytes:
+    def get(self, kind: BlobKind, root: bytes, seconds: float = FETCH_SECONDS, signers: tuple[str, ...] = ()) -> bytes:
         """Returns the blob with this hash: head and file of an artifact, evidence and its signature, or rules.
 
-        The signature of evidence is not verified. A fetch that takes longer than ``seconds`` goes on for later callers.
+        A fetch that takes longer than ``seconds`` goes on for later callers.
 
         Raises:
-            NoBytes: no coordinator is named, or none has bytes of this hash.
+            NoBytes: no coordinator is named, or none has bytes of this hash, signed by one of ``signers`` if given.
             Unavailable: a coordinator does not answer in time, or too many requests wait.
         """
-        return self._shared((kind, root), lambda: self._fetched(kind, root), seconds)
+        name = BlobName(kind, root, signers)
+        return self._shared(name, lambda: self._fetched(name), seconds)
 
-    def begin(self, kind: BlobKind, roots: Iterable[bytes]) -> None:
+    def begin(self, names: Iterable[BlobName]) -> None:
         """Begins to fetch blobs that will be asked for, as many as there is room for."""
         with self._lock:
-            for root in roots:
-                key = (kind, root)
-                if self.named and not (key in self._kept or key in self._under_way or self._full):
-                    self._begun(key, lambda root=root: self._fetched(kind, root))  # type: ignore[misc]
+            for name in names:
+                if self.named and not (name in self._kept or name in self._under_way or self._full):
+                    self._begun(name, lambda name=name: self._fetched(name))  # type: ignore[misc]
 
     def rules(self, rules_hash: bytes, seconds: float = FETCH_SECONDS) -> Rules:
         """Returns the rules with this hash; raises as ``get``."""
@@ -119,13 +129,13 @@ class BlobSource:
             NoBytes: no relay is named, the file is too large, or the version has another one.
             Unavailable: no relay has it, or answers in time.
         """
-        return self._shared(("file", pin.hash), lambda: self._pinned(place, pin), seconds)
+        return self._shared(BlobName("file", pin.hash), lambda: self._pinned(place, pin), seconds)
 
     @property
     def _full(self) -> bool:
         return len(self._under_way) >= WAITING
 
-    def _shared(self, key: _Key, fetched: Callable[[], bytes], seconds: float) -> bytes:
+    def _shared(self, key: BlobName, fetched: Callable[[], bytes], seconds: float) -> bytes:
         """Returns what is kept, or the result of the one fetch that is under way."""
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
@@ -144,13 +154,13 @@ class BlobSource:
         finally:
             self._waiting.release()
 
-    def _begun(self, key: _Key, fetched: Callable[[], bytes]) -> Future[bytes]:
+    def _begun(self, key: BlobName, fetched: Callable[[], bytes]) -> Future[bytes]:
         """Begins a fetch in a thread of its own; the lock is held."""
         fetch = self._under_way[key] = Future()
         threading.Thread(target=self._run, args=(key, fetched, fetch), name="ledger-blob", daemon=True).start()
         return fetch
 
-    def _run(self, key: _Key, fetched: Callable[[], bytes], fetch: Future[bytes]) -> None:
+    def _run(self, key: BlobName, fetched: Callable[[], bytes], fetch: Future[bytes]) -> None:
         try:
             with self._fetching, within(FETCH_SECONDS):
                 data = fetched()
@@ -161,7 +171,7 @@ class BlobSource:
             self._ended(key, data)
             fetch.set_result(data)
 
-    def _ended(self, key: _Key, data: bytes | None) -> None:
+    def _ended(self, key: BlobName, data: bytes | None) -> None:
         with self._lock:
             del self._under_way[key]
             if data is not None:
@@ -169,19 +179,19 @@ class BlobSource:
             while sum(map(len, self._kept.values())) > KEPT_BYTES:
                 self._kept.popitem(last=False)
 
-    def _fetched(self, kind: BlobKind, root: bytes) -> bytes:
+    def _fetched(self, name: BlobName) -> bytes:
         """Returns the blob from the first coordinator that has it."""
         if not self.named:
-            raise NoBytes(f"{_named((kind, root))} is not on the chain, and this ledger asks no coordinator for it")
+            raise NoBytes(f"{_named(name)} is not on the chain, and this ledger asks no coordinator for it")
         failures = list[AssizeError]()
         for client in self._clients:
             try:
-                return _ASKED[kind](client, root)
+                return _ASKED[name.kind](client, name)
             except (Unavailable, Rejected) as error:
                 failures.append(error)
         if any(isinstance(error, Unavailable) for error in failures):
-            raise Unavailable(f"the coordinator that this ledger asks for {_named((kind, root))} does not answer")
-        raise NoBytes(f"the coordinator that this ledger asks does not have {_named((kind, root))}") from failures[0]
+            raise Unavailable(f"the coordinator that this ledger asks for {_named(name)} does not answer")
+        raise NoBytes(f"the coordinator that this ledger asks does not have {_named(name)}") from failures[0]
 
     def _pinned(self, place: VersionPlace, pin: PinnedFile) -> bytes:
         if self._relays is None:
@@ -190,7 +200,7 @@ class BlobSource:
             raise NoBytes(f"{pin.name} has {pin.size} bytes, expected at most {MOST_BYTES}")
         at = (place.run, place.version, place.root, place.authority)
         try:
-            with TemporaryDirectory() as folder:
+            with accessing("write to a temporary folder", Unavailable), TemporaryDirectory() as folder:
                 signed = fetch_manifest(self._relays, *at, VersionStore(Path(folder)))
             data = fetch_file(self._relays, signed, pin.name, MOST_BYTES)
         except (Rejected, Unavailable) as error:
@@ -201,26 +211,35 @@ class BlobSource:
         return data
 
 
-def _named(key: _Key) -> str:
-    kind, root = key
-    return f"{'the artifact' if kind == 'artifact' else kind} 0x{root.hex()}"
+def _named(name: BlobName) -> str:
+    return f"{'the artifact' if name.kind == 'artifact' else name.kind} 0x{name.hash.hex()}"
 
 
-def _artifact(client: CoordinatorClient, root: bytes) -> bytes:
-    return client.blob(root, MOST_BYTES)
+def _artifact(client: CoordinatorClient, name: BlobName) -> bytes:
+    return client.blob(name.hash, MOST_BYTES)
 
 
-def _evidence(client: CoordinatorClient, root: bytes) -> bytes:
-    data = client.evidence(root, MOST_BYTES)
-    parse_signed(data, root)
+def _evidence(client: CoordinatorClient, name: BlobName) -> bytes:
+    data = client.evidence(name.hash, MOST_BYTES)
+    signed = parse_signed(data, name.hash)
+    if name.signers and not any(_is_signed(signed, key) for key in name.signers):
+        raise Rejected("the evidence is not signed by a juror whose vote names it")
     return data
 
 
-def _rules(client: CoordinatorClient, rules_hash: bytes) -> bytes:
-    return encode_rules(client.rules(rules_hash))
+def _is_signed(signed: SignedEvidence, key: str) -> bool:
+    try:
+        signed.verify(key)
+    except Rejected:
+        return False
+    return True
 
 
-_ASKED: dict[BlobKind, Callable[[CoordinatorClient, bytes], bytes]] = {
+def _rules(client: CoordinatorClient, name: BlobName) -> bytes:
+    return encode_rules(client.rules(name.hash))
+
+
+_ASKED: dict[str, Callable[[CoordinatorClient, BlobName], bytes]] = {
     "artifact": _artifact,
     "evidence": _evidence,
     "rules": _rules,

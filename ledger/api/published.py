@@ -23,8 +23,8 @@ import numpy as np
 import structlog
 from sqlalchemy import Connection, select
 
-from ledger.facts import Checkpoint, Consumption, RunTerms
-from ledger.queries.lookup import every, newest
+from ledger.facts import Checkpoint, Consumption
+from ledger.queries.lookup import every, newest, terms_at
 from ledger.store.database import Database
 from ledger.store.rows import fact_of
 from ledger.store.tables import TABLES
@@ -33,7 +33,7 @@ from protocol.broadcast.ranges import NotThere
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
 from protocol.chain.deployment import Deployment
-from protocol.errors import AssizeError, Rejected, Unavailable
+from protocol.errors import AssizeError, Rejected, Unavailable, accessing
 from protocol.files import write_atomically
 from protocol.masking import masked
 from protocol.wire.assignments import jobs_in
@@ -48,7 +48,9 @@ RUNS_ASKED = 8
 LOOK_SECONDS = 1.0
 """Time between two looks for new versions."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 3600.0
-"""Wait before a version is asked for again: the first, doubled each time up to the longest."""
+"""Wait before a version is asked for again that was refused or is not there: the first, doubled up to the longest."""
+OUTAGE_SECONDS = 10.0
+"""Wait before a version is asked for again if no source answers, which says nothing of the version."""
 MOST_REWARDS_BYTES, MOST_MANIFEST_BYTES = 2 << 20, 4 << 20
 """Most bytes of a version's rewards, as validators read them, and of its manifest: that of 200 GB of weights."""
 MOST_BYTES = 256 << 20
@@ -172,14 +174,16 @@ class PublishedVersions:
         try:
             found, self.problem = self._rewards_of(wanted), ""
         except (Rejected, Unavailable) as error:
+            outage = isinstance(error, Unavailable) and not isinstance(error, NotThere)
             with self._lock:
                 _, wait = self._again.pop(place, (0.0, RETRY_SECONDS))
-                self._again[place] = time.monotonic() + wait, min(2 * wait, LONGEST_RETRY_SECONDS)
+                again = (OUTAGE_SECONDS, wait) if outage else (wait, min(2 * wait, LONGEST_RETRY_SECONDS))
+                self._again[place] = time.monotonic() + again[0], again[1]
                 _trim(self._again, MOST_KNOWN)
             says = masked(str(error))
             if isinstance(error, Unavailable):
                 self.problem = says
-                return isinstance(error, NotThere)
+                return not outage
             log.warning("ledger.published", run=place[0], version=place[1], problem=says)
             found = VersionRewards(None, fault=f"refused: {says}")
         else:
@@ -202,7 +206,7 @@ class PublishedVersions:
         if held is not None:
             return held
         authority = Authority(self._deployment.chain_id, self._deployment.market, wanted.trainer)
-        with TemporaryDirectory() as folder:
+        with accessing("write to a temporary folder", Unavailable), TemporaryDirectory() as folder:
             signed = fetch_manifest(self._sources, run, version, root, authority, VersionStore(Path(folder)))
         data = signed.canonical
         if len(data) > MOST_MANIFEST_BYTES:
@@ -274,11 +278,10 @@ def _newest(connection: Connection, run: int | None) -> tuple[Checkpoint, ...]:
 
 def _wanted(connection: Connection, checkpoint: Checkpoint) -> _UnreadVersion:
     """Returns a version with its trainer, by the terms in effect when it was published, and its jobs."""
-    terms = every(connection, RunTerms, run=checkpoint.run)
-    in_effect = [each for each in terms if not each.replaced and each.effective_at <= checkpoint.timestamp]
+    trainer = terms_at(connection, checkpoint.run, checkpoint.timestamp).trainer
     consumed = every(connection, Consumption, run=checkpoint.run, version=checkpoint.version)
     jobs = frozenset((each.round, job) for each in consumed for job in jobs_in(each.jobs))
-    return _UnreadVersion(checkpoint, (in_effect or list(terms))[-1].trainer, jobs)
+    return _UnreadVersion(checkpoint, trainer, jobs)
 
 
 def _place(checkpoint: Checkpoint) -> Place:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 
-from ledger.api.blobs import BlobSource, VersionPlace
+from ledger.api.blobs import BlobName, BlobSource, VersionPlace
 from ledger.explorer.findings import BundleReading, JobReading, RecordStep, read_bundle, record_after
 from ledger.explorer.rollouts import ShownArtifact, shown_artifact
 from ledger.explorer.texts import Decoder, Texts
@@ -43,7 +43,7 @@ KEPT_BUNDLES = 512
 
 @dataclass(frozen=True, slots=True)
 class NamedSeat:
-    """A seat whose vote names evidence: its round's submitted jobs, and the juror's key."""
+    """A seat whose vote names evidence: its round's submitted jobs, and the key that the juror had when it voted."""
 
     seat: Seat
     submitted: int
@@ -67,12 +67,16 @@ class JobSources:
 
 @dataclass(frozen=True, slots=True)
 class RoundSources:
-    """A round or the trial of an appeal, with one node's jobs in it, its seats with evidence, and its rules."""
+    """A round or the trial of an appeal, with one node's jobs in it, its seats with evidence, and its rules.
+
+    It is not ``counted`` if it was chosen for a refusal: a record of such rounds alone would be biased.
+    """
 
     round: Round
     jobs: tuple[Job, ...]
     seats: tuple[NamedSeat, ...]
     rules_hash: bytes
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +174,12 @@ class Contents:
         self._texts = Texts(blobs)
         self._lock = threading.Lock()
         self._artifacts: OrderedDict[bytes, tuple[Artifact, int]] = OrderedDict()
-        self._bundles: OrderedDict[tuple[bytes, str], BundleReading] = OrderedDict()
+        self._bundles: OrderedDict[NamedSeat, BundleReading] = OrderedDict()
 
     def job(self, job: Job, sources: JobSources, first: int, seconds: float = PAGE_SECONDS) -> JobContents:
         """Returns the contents of a job, its rollouts from ``first`` on, as far as they are there in time."""
         until = time.monotonic() + seconds
-        self._blobs.begin("artifact", [job.root])
-        self._blobs.begin("evidence", [named.seat.evidence_root for named in sources.seats])
+        self._blobs.begin([BlobName("artifact", job.root), *map(_bundle_of, sources.seats)])
         evidence = tuple(self._evidence(job, named, until) for named in sources.seats)
         try:
             artifact = self._artifact(job, sources, first, _marks(evidence), until)
@@ -190,7 +193,7 @@ class Contents:
         if not self._blobs.named:
             return NodeContents(NodeRecord(problem="this ledger asks no coordinator for jurors' evidence"), {})
         rounds = [replace(each, seats=each.seats[:SEATS_READ]) for each in rounds]
-        self._blobs.begin("evidence", [named.seat.evidence_root for each in rounds for named in each.seats])
+        self._blobs.begin(_bundle_of(named) for each in rounds for named in each.seats)
         bundles = {each.round.round: self._bundles_of(each, until) for each in rounds}
         return NodeContents(self._record(rounds, bundles, until), _findings(bundles, refusals))
 
@@ -204,7 +207,8 @@ class Contents:
     def _record(
         self, rounds: Sequence[RoundSources], bundles: Mapping[int, list[BundleReading]], until: float
     ) -> NodeRecord:
-        settled = [each for each in rounds if not each.round.parent and each.round.state == "settled"]
+        counted = (each for each in rounds if each.counted and not each.round.parent)
+        settled = [each for each in counted if each.round.state == "settled"]
         if not settled:
             return NodeRecord(problem="no round of its jobs is settled")
         run, rules_hash = settled[0].round.run, settled[0].rules_hash
@@ -212,16 +216,16 @@ class Contents:
             sequential = self._blobs.rules(rules_hash, _left(until)).sequential
         except (Rejected, Unavailable) as error:
             return NodeRecord(problem=str(error))
-        counted = [each for each in settled if (each.round.run, each.rules_hash) == (run, rules_hash)]
+        of_run = [each for each in settled if (each.round.run, each.rules_hash) == (run, rules_hash)]
         after, jobs = RecordStep(0.0, 0.0, 0.0), list[RecordedJob]()
-        for sources in reversed(counted):
+        for sources in reversed(of_run):
             for job in sources.jobs:
                 steps = _steps(bundles[sources.round.round], job)
                 if steps:
                     step = RecordStep(*map(max, zip(*map(astuple, steps), strict=True)))
                     after = record_after(after, step, sequential)
                     jobs.append(RecordedJob(job, len(steps), step, after))
-        missing = sum(len(each.seats) - len(bundles[each.round.round]) for each in counted)
+        missing = sum(len(each.seats) - len(bundles[each.round.round]) for each in of_run)
         problem = "" if jobs else "none of the bundles on its newest jobs can be had"
         return NodeRecord(run, sequential.bound, tuple(jobs), missing, problem)
 
@@ -232,17 +236,16 @@ class Contents:
             Rejected: there is none, or it is not the juror's.
             Unavailable: it did not come by the monotonic second ``until``.
         """
-        place = (named.seat.evidence_root, named.key)
         with self._lock:
-            if (kept := self._bundles.get(place)) is not None:
-                self._bundles.move_to_end(place)
+            if (kept := self._bundles.get(named)) is not None:
+                self._bundles.move_to_end(named)
                 return kept
-        root, seat = named.seat.evidence_root, named.seat
-        signed = parse_signed(self._blobs.get("evidence", root, _left(until)), root)
+        seat, (_, root, signers) = named.seat, _bundle_of(named)
+        signed = parse_signed(self._blobs.get("evidence", root, _left(until), signers), root)
         of = (self._deployment.chain_id, self._deployment.rounds, seat.round, seat.attempt, seat.juror)
         reading = read_bundle(signed, of, named.key)
         with self._lock:
-            self._bundles[place] = reading
+            self._bundles[named] = reading
             while len(self._bundles) > KEPT_BUNDLES:
                 self._bundles.popitem(last=False)
         return reading
@@ -299,6 +302,10 @@ class Contents:
             return None, str(error)
 
 
+def _bundle_of(named: NamedSeat) -> BlobName:
+    return BlobName("evidence", named.seat.evidence_root, (named.key,))
+
+
 def _voted(named: NamedSeat, job: int) -> Reason | None:
     seat = named.seat
     try:
@@ -331,7 +338,7 @@ def _findings(
     """Returns the first finding with the reason of each verdict."""
     found = {}
     for verdict in refusals:
-        read = (bundle.jobs.get(verdict.job) for bundle in bundles.get(verdict.appeal or verdict.round, []))
+        read = (bundle.jobs.get(verdict.job) for bundle in bundles.get(verdict.trial, []))
         told = (finding for each in read if each and each.node == verdict.node for finding in each.findings)
         same = (finding for finding in told if finding.reason.name.lower() == verdict.reason)
         if (finding := next(same, None)) is not None:

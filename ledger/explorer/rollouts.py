@@ -100,5 +100,5 @@ def _rollout(number: int, rollout: Rollout, decoder: Decoder | None, marks: Sequ
 
 
 def _tokens(ids: NDArray[np.int32], decoder: Decoder | None) -> ShownTokens:
-    text = None if decoder is None else decoder(ids[:TOKENS_DECODED].tolist())
-    return ShownTokens(text, min(TOKENS_DECODED, len(ids)), len(ids), tuple(ids[:TOKENS_SHOWN].tolist()))
+    text, decoded = (None, 0) if decoder is None else decoder(ids[:TOKENS_DECODED].tolist())
+    return ShownTokens(text, decoded, len(ids), tuple(ids[:TOKENS_SHOWN].tolist()))

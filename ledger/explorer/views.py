@@ -18,6 +18,7 @@ from ledger.explorer.timeline import Moment, moment
 from ledger.queries import lookup
 from ledger.queries.daily import CreditDay, credits_by_day
 from ledger.queries.lineage import ENFORCED, Ancestor, ancestors, taints_of
+from ledger.queries.named_bytes import voting_keys
 from ledger.queries.run_costs import ProviderCost, providers_since
 from ledger.queries.run_progress import RunOutlook, VersionProgress, run_progress, spent_per_second, version_progress
 from ledger.queries.verdicts import NodeVerdict, RefusedJobs, newest_refusals, newest_verdicts, refused_jobs
@@ -92,7 +93,7 @@ class RewardsRead:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run: its terms, its newest rounds and versions, its money, and some of its members.
+    """A run: its newest terms and those in effect, its newest rounds and versions, its money, and some of its members.
 
     ``lasts_seconds`` is how long the escrow lasts at the rate of the newest rounds; None where that is unknown.
     ``versions`` are the newest after version 0, newest first; ``providers`` and ``refusals`` are of the newest
@@ -101,6 +102,7 @@ class RunView:
 
     run: facts.Run
     terms: tuple[facts.RunTerms, ...]
+    in_effect: facts.RunTerms
     progress: RunOutlook
     lasts_seconds: float | None
     versions: tuple[VersionPoint, ...]
@@ -246,6 +248,7 @@ def run_view(
     return RunView(
         run=fact,
         terms=lookup.newest(connection, facts.RunTerms, None, GLANCE_ITEMS, run=run),
+        in_effect=lookup.terms_at(connection, run, now),
         progress=progress,
         lasts_seconds=fact.escrow / rate if rate else None,
         versions=tuple(
@@ -347,10 +350,10 @@ def job_view(connection: Connection, story: Explanation, number: int, job: int) 
 def job_sources(connection: Connection, round_: facts.Round, job: facts.Job) -> JobSources:
     """Returns what the chain says of a job's bytes: evidence is that of its round's last attempt, then its appeal's."""
     trials = (round_, *(each for each in (find_fact(connection, facts.Round, job.appeal),) if job.appeal and each))
-    terms = terms_at(connection, round_.run, round_.opened_at)
+    terms = lookup.terms_at(connection, round_.run, round_.opened_at)
     policy = find_fact(connection, facts.Checkpoint, round_.run, round_.policy_version)
     part = find_fact(connection, facts.Submission, round_.round, job.first_job)
-    trainer = (terms if policy is None else terms_at(connection, round_.run, policy.timestamp)).trainer
+    trainer = (terms if policy is None else lookup.terms_at(connection, round_.run, policy.timestamp)).trainer
     seats = tuple(each for trial in trials for each in named_seats(connection, trial))
     return JobSources(seats, terms.rules_hash, policy, trainer, "" if part is None else part.uri)
 
@@ -360,15 +363,9 @@ def named_seats(connection: Connection, round_: facts.Round) -> tuple[NamedSeat,
     seats = (seat for seat in lookup.every(connection, facts.Seat, round=round_.round) if seat.state == "revealed")
     present = [seat for seat in seats if seat.attempt == round_.attempt]
     naming = [seat for seat in present if isinstance(seat.evidence_root, bytes) and any(seat.evidence_root)]
-    jurors = {seat.juror: find_fact(connection, facts.Node, seat.juror) for seat in naming}
-    found = ((seat, jurors[seat.juror]) for seat in sorted(naming, key=lambda seat: seat.place))
-    return tuple(NamedSeat(seat, round_.submitted, juror.key) for seat, juror in found if juror is not None)
-
-
-def terms_at(connection: Connection, run: int, second: int) -> facts.RunTerms:
-    """Returns the terms of a run that held at a Unix second."""
-    terms = lookup.every(connection, facts.RunTerms, run=run)
-    return [each for each in terms if not each.replaced and each.effective_at <= second][-1]
+    keys = voting_keys(connection, naming)
+    found = ((seat, keys.get(facts.key_of(seat))) for seat in sorted(naming, key=lambda seat: seat.place))
+    return tuple(NamedSeat(seat, round_.submitted, key) for seat, key in found if key is not None)
 
 
 def owner_view(connection: Connection, owner: str, after: tuple[int, ...] | None) -> OwnerView | None:
@@ -428,21 +425,19 @@ def traps_met(connection: Connection, validator: int) -> tuple[MetTrap, ...]:
 
 
 def _rounds_of(connection: Connection, node: int, refusals: tuple[NodeVerdict, ...]) -> tuple[RoundSources, ...]:
-    """Returns the rounds of a node's newest settled jobs, and of its refusals, newest first, each with its jobs."""
+    """Returns the rounds of a node's newest settled jobs, then those of its refusals, newest first, with its jobs."""
     jobs = TABLES[facts.Job].c
     newest = select(jobs.round).where(jobs.node == node, jobs.verdict != "submitted").order_by(jobs.round.desc())
     numbers = connection.execute(newest.limit(RECORD_JOBS)).scalars().all()
-    chosen = [*dict.fromkeys(numbers)][:RECORD_ROUNDS]
-    chosen += [
-        number for number in dict.fromkeys(each.appeal or each.round for each in refusals) if number not in chosen
-    ]
+    counted = [*dict.fromkeys(numbers)][:RECORD_ROUNDS]
     found = []
-    for number in chosen:
+    for number in dict.fromkeys([*counted, *(each.trial for each in refusals)]):
         round_ = find_fact(connection, facts.Round, number)
         if round_ is not None:
             held = lookup.every(connection, facts.Job, round=round_.parent or number, node=node)
-            rules_hash = terms_at(connection, round_.run, round_.opened_at).rules_hash
-            found.append(RoundSources(round_, held, named_seats(connection, round_), rules_hash))
+            rules_hash = lookup.terms_at(connection, round_.run, round_.opened_at).rules_hash
+            seats = named_seats(connection, round_)
+            found.append(RoundSources(round_, held, seats, rules_hash, number in counted))
     return tuple(found)
 
 

@@ -140,6 +140,15 @@ def every(connection: Connection, kind: type[Kind], **only: Any) -> tuple[Kind, 
     return page(connection, kind, None, None, **only)
 
 
+def terms_at(connection: Connection, run: int, second: int) -> facts.RunTerms:
+    """Returns the terms of a run that hold at a Unix second; before it opened, those that it opened with."""
+    terms = TABLES[facts.RunTerms]
+    of_run = select(terms).where(terms.c.run == run).order_by(terms.c.number.desc()).limit(1)
+    began = of_run.where(~terms.c.replaced, terms.c.effective_at <= second)
+    row = connection.execute(began).first() or connection.execute(of_run.where(terms.c.number == 0)).one()
+    return fact_of(facts.RunTerms, row)
+
+
 def events(
     connection: Connection,
     after: tuple[Any, ...] | None,

@@ -41,7 +41,8 @@ class NodeVerdict:
 
     ``reason`` is a name of ``protocol.wire.reasons`` and ``sentence`` says it in words; both are empty where no juror's
     reason can be read. In a round without a verdict only ``sentence`` is given: it says so. ``evidence_roots`` are
-    those of the jurors that agree with ``reason``. ``credited`` is in wei.
+    those of the jurors that agree with ``reason``. ``appeal`` may be pending; ``trial`` is the round, or the appeal,
+    whose votes gave the verdict. ``credited`` is in wei.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("round", "job")
@@ -55,6 +56,7 @@ class NodeVerdict:
     jurors: int
     evidence_roots: tuple[Hex, ...]
     appeal: int
+    trial: int
     units: Wide
     credited: Wide
     block_number: int
@@ -146,11 +148,12 @@ def _told(connection: Connection, rows: Sequence[Row[Any]]) -> Iterator[NodeVerd
         votes = _votes(connection, {job.round for job in jobs} | decided)
         for job, row in zip(jobs, part, strict=True):
             place = {name: row._mapping[name] for name in ("block_number", "timestamp", "tx_hash")}
-            reason, roots = _reason(votes[job.appeal if job.appeal in decided else job.round], job)
+            trial = job.appeal if job.appeal in decided else job.round
+            reason, roots = _reason(votes[trial], job)
             word = "" if reason is None else reason.name.lower()
             sentence = NO_QUORUM if not votes[job.round] else "" if reason is None else reason.sentence
             what = (job.round, job.job, job.node, job.verdict, word, sentence, len(roots), roots, job.appeal)
-            yield NodeVerdict(*what, job.units, job.credited, **place)
+            yield NodeVerdict(*what, trial, job.units, job.credited, **place)
 
 
 def _decided(connection: Connection, jobs: Iterable[Job]) -> set[int]:

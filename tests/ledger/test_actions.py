@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 
 from ledger.api.actions import MOST_BODY_BYTES, READ_ONLY, VERBS
 from ledger.api.app import create_app
+from ledger.facts import RunTerms
+from ledger.queries.lookup import every, terms_at
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
@@ -30,6 +32,9 @@ def dispute(told_once: Story) -> Dispute:
     """A run with a verdict that may be appealed, beside the story."""
     begun = disputes.begin(told_once.market)
     disputes.condemn(begun)
+    for number in range(10):  # as many as the run's page lists, none of them in effect yet
+        terms = disputes.renewed(begun.terms, bytes([0x40 + number]) * 32)
+        begun.market.send(begun.requester, calls.announce(begun.market.deployment, begun.market.run, terms))
     return begun
 
 
@@ -209,6 +214,20 @@ def test_with_actions_pages_offer_forms_and_name_the_command(
             assert f"<code>{command}" in page
         assert page.count("data-verb") == len(verbs)
         assert "data-verb" not in acting.get(f"{path}?as_of={hashed}", headers=HTML).text
+
+
+def test_a_run_is_joined_at_the_rules_in_effect_however_many_are_announced(
+    acting: TestClient, database: Database, dispute: Dispute
+) -> None:
+    run, joining = dispute.market.run, f"assize run join {dispute.market.run} NODE --rules-hash 0x"
+    page = acting.get(f"/runs/{run}", headers=HTML)
+    assert page.status_code == 200
+    assert f"<code>{joining}{dispute.terms.rules_hash.hex()}</code>" in page.text
+    with database.reading() as connection:
+        *_, last = every(connection, RunTerms, run=run)
+        assert terms_at(connection, run, last.effective_at) == last
+        assert terms_at(connection, run, last.effective_at - 1).rules_hash == dispute.terms.rules_hash
+        assert terms_at(connection, run, 0).number == 0
 
 
 def pages_with_actions(story: Story, dispute: Dispute) -> dict[str, dict[str, str]]:

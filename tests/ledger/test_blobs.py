@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI, Response
-from fastapi.testclient import TestClient
 
-from ledger.api.app import create_app
-from ledger.api.blobs import MOST_BYTES, BlobSource
-from ledger.store.database import Database
-from ledger.store.follower import Follower
-from ledger.store.index import sync
+from ledger.api.blobs import MOST_BYTES, BlobSource, NoBytes
 from protocol.chain.reading.client import Chain
 from protocol.errors import Rejected, Unavailable
 from protocol.wire import rollout
@@ -29,8 +24,6 @@ from tests.ledger.coordinating import Keeping, coordinating
 from tests.ledger.scenario import Story
 
 __all__ = ["story"]
-
-HTML = {"Accept": "text/html,*/*;q=0.8"}
 
 
 @pytest.fixture
@@ -49,13 +42,6 @@ def source(keeping: Keeping) -> Iterator[BlobSource]:
     made.close()
 
 
-@pytest.fixture
-def http(story: Story, chain: Chain, database: Database, source: BlobSource) -> TestClient:
-    """The story's ledger, started with that coordinator's address."""
-    sync(chain, database)
-    return TestClient(create_app(chain, database, Follower(chain, database), blobs=source))
-
-
 def blob_of(chain: Chain, job: int = 0) -> tuple[bytes, bytes]:
     """The blob of an artifact, and its root."""
     file = rollout.encode(artifact(1, job, 1))
@@ -69,45 +55,34 @@ def evidence_of(chain: Chain, juror: int = 3) -> SignedEvidence:
 
 
 def test_artifacts_and_evidence_come_as_the_bytes_that_their_roots_name(
-    http: TestClient, keeping: Keeping, chain: Chain
+    source: BlobSource, keeping: Keeping, chain: Chain
 ) -> None:
     blob, root = blob_of(chain)
     signed = evidence_of(chain)
     keeping.keep_artifact(root, blob)
     keeping.keep_evidence(signed.evidence.root, signed)
-    answer = http.get(f"/blobs/artifacts/0x{root.hex()}", headers=HTML)  # a link that a reader follows
-    assert (answer.status_code, answer.content) == (200, blob)
-    assert parse_blob(answer.content, root)[1] == blob[HEAD_BYTES:]
-    told = http.get(f"/blobs/evidence/0x{signed.evidence.root.hex()}")
-    assert parse_signed(told.content, signed.evidence.root) == signed
-    for each in (answer, told):
-        assert each.headers["content-type"] == "application/octet-stream"
-        assert each.headers["x-content-type-options"] == "nosniff"
-        assert "immutable" in each.headers["cache-control"]
+    found = source.get("artifact", root)
+    assert found == blob
+    assert parse_blob(found, root)[1] == blob[HEAD_BYTES:]
+    assert parse_signed(source.get("evidence", signed.evidence.root), signed.evidence.root) == signed
 
 
-def test_without_a_source_or_its_bytes_there_is_a_sentence(
-    http: TestClient, story: Story, chain: Chain, database: Database
-) -> None:
-    missing = http.get(f"/blobs/artifacts/0x{'ab' * 32}")
-    assert (missing.status_code, missing.json()["error"]) == (
-        404,
-        f"the coordinator that this ledger asks does not have the artifact 0x{'ab' * 32}",
-    )
-    bare = TestClient(create_app(chain, database, Follower(chain, database)))
-    refused = bare.get(f"/blobs/evidence/0x{'ab' * 32}")
-    assert refused.status_code == 404
-    assert "this ledger asks no coordinator" in refused.json()["error"]
-    assert http.get("/blobs/artifacts/0x12").status_code == 422
+def test_without_a_source_or_its_bytes_there_is_a_sentence(source: BlobSource) -> None:
+    with pytest.raises(NoBytes, match=f"that this ledger asks does not have the artifact 0x{'ab' * 32}"):
+        source.get("artifact", b"\xab" * 32)
+    with closing(BlobSource()) as bare, pytest.raises(NoBytes, match="this ledger asks no coordinator"):
+        bare.get("evidence", b"\xab" * 32)
 
 
-def test_other_bytes_under_a_root_are_not_passed_on(http: TestClient, keeping: Keeping, chain: Chain) -> None:
+def test_other_bytes_under_a_root_are_not_passed_on(source: BlobSource, keeping: Keeping, chain: Chain) -> None:
     blob, root = blob_of(chain)
     for wrong, name in ((blob_of(chain, 1)[0], root), (blob[:-1] + b"\x00", b"\x07" * 32), (blob + b"\x00", root)):
         keeping.keep_artifact(name, wrong)
-        assert http.get(f"/blobs/artifacts/0x{name.hex()}").status_code == 404
+        with pytest.raises(NoBytes):
+            source.get("artifact", name)
     keeping.keep_evidence(b"\x08" * 32, evidence_of(chain))
-    assert http.get(f"/blobs/evidence/0x{'08' * 32}").status_code == 404
+    with pytest.raises(NoBytes):
+        source.get("evidence", b"\x08" * 32)
 
 
 def test_a_source_that_sends_too_much_or_nothing_at_all_is_given_up() -> None:

@@ -7,31 +7,48 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import FastAPI, Response
 from fastapi.testclient import TestClient
+from tokenizers import Tokenizer
 
 from ledger.api.app import create_app
 from ledger.api.blobs import BlobSource
+from ledger.explorer import texts, views
+from ledger.explorer.contents import Contents, NamedSeat
 from ledger.explorer.findings import RecordStep, read_bundle, record_after, step_of
 from ledger.explorer.links import passage
 from ledger.explorer.texts import decoder_of
+from ledger.explorer.views import job_sources, named_seats
+from ledger.facts import Job, Node, Round
 from ledger.queries.daily import credits_by_day
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
+from ledger.store.rows import find_fact
+from protocol.chain.structs import Role
+from protocol.chain.writing import calls
 from protocol.errors import Rejected
+from protocol.wire import auth
+from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.evidence import Measurements, parse_signed
 from protocol.wire.rules import Sequential
-from tests.ledger.scenario import Story
+from tests.conftest import serving
+from tests.ledger.scenario import FOREVER, Story
 from tests.ledger.shown import Shown, shown, tokenizer
 from validator.records.record import EvidenceState, bounded, ratios_of
 
 HTML = {"Accept": "text/html"}
 MOST_KIB = 200
+STRIPS, LEVELS = ("single_word", "lstrip", "rstrip"), ("add_prefix_space", "trim_offsets", "use_regex")
+"""Fields of a tokenizer's file."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +141,8 @@ def test_hostile_completions_are_shown_as_text(told: TestClient, round_shown: Sh
     assert "\u202e" not in page
     long = seen(told, f"/why/jobs/{round_shown.round}/2")  # a completion of a million characters
     assert re.search("x{1000,4000}</bdi>", long)
-    assert "of 1,000,000 characters" in long
+    assert "of 65,000 characters" in long
+    assert "The text of its first 65 tokens." in long
 
 
 def test_a_job_with_many_rollouts_has_pages(told: TestClient, round_shown: Shown) -> None:
@@ -182,6 +200,130 @@ def test_evidence_counts_only_with_its_jurors_signature_and_seat(told: TestClien
             read_bundle(signed, wrong, key)
 
 
+def test_bytes_are_passed_on_for_readers_and_evidence_is_never_kept_for_good(
+    told: TestClient, round_shown: Shown
+) -> None:
+    juror = round_shown.seats[0]
+    page = seen(told, f"/why/jobs/{round_shown.round}/4")
+    root = re.search(rf'/blobs/evidence/(0x[0-9a-f]+)">Bundle of juror {juror}<', page)
+    assert root
+    artifact = told.get(f"/blobs/artifacts/0x{round_shown.roots[4].hex()}")  # a link that a reader follows
+    evidence = told.get(f"/blobs/evidence/{root[1]}")
+    assert parse_blob(artifact.content, round_shown.roots[4])
+    assert parse_signed(evidence.content, bytes.fromhex(root[1][2:])).evidence.juror == juror
+    for each, kept in ((artifact, "immutable"), (evidence, "no-cache")):
+        assert each.headers["content-type"] == "application/octet-stream"
+        assert each.headers["x-content-type-options"] == "nosniff"
+        assert kept in each.headers["cache-control"]
+    assert told.get("/blobs/artifacts/0x12").status_code == 422
+
+
+def test_a_hash_that_the_chain_does_not_name_never_reaches_a_coordinator(
+    round_shown: Shown, database: Database
+) -> None:
+    counting, asked = FastAPI(), list[str]()
+
+    @counting.get("/{path:path}")
+    def ask(path: str) -> Response:
+        asked.append(path)
+        return Response(status_code=404)
+
+    with serving(counting) as url, ledger_of(round_shown, database, [url], []) as client:
+        for kind, what in (("artifacts", "artifact"), ("evidence", "evidence"), ("rules", "rules")):
+            answer = client.get(f"/blobs/{kind}/0x{'ab' * 32}")
+            assert (answer.status_code, answer.json()["error"]) == (404, f"the chain names no {what} 0x{'ab' * 32}")
+        assert asked == []
+        named = client.get(f"/blobs/artifacts/0x{round_shown.roots[4].hex()}")
+        assert (named.status_code, len(asked)) == (404, 1)
+        assert "does not have the artifact" in named.json()["error"]
+
+
+def bundles(round_shown: Shown, database: Database) -> dict[int, NamedSeat]:
+    """The round's seats whose votes name evidence, by juror."""
+    with database.reading() as connection:
+        round_ = find_fact(connection, Round, round_shown.round)
+        assert round_
+        return {named.seat.juror: named for named in named_seats(connection, round_)}
+
+
+def test_a_false_signature_does_not_hide_the_good_copy_of_another_coordinator(
+    round_shown: Shown, database: Database
+) -> None:
+    real, false = round_shown.coordinator.url, FastAPI()
+    root = bundles(round_shown, database)[round_shown.seats[0]].seat.evidence_root
+
+    @false.get("/evidence/{name}")
+    def lie(name: str) -> Response:
+        with closing(BlobSource([real])) as honest:
+            signed = parse_signed(honest.get("evidence", root), root)
+        return Response(replace(signed, signature=bytes(65)).canonical)
+
+    with serving(false) as url, ledger_of(round_shown, database, [url, real], []) as client:
+        answer = client.get(f"/blobs/evidence/0x{root.hex()}")
+        assert parse_signed(answer.content, root).signature != bytes(65)
+        assert f"sampling_fraud, juror {round_shown.seats[0]}" in seen(client, f"/why/jobs/{round_shown.round}/4")
+    with serving(false) as url, ledger_of(round_shown, database, [url], []) as client:
+        assert client.get(f"/blobs/evidence/0x{root.hex()}").status_code == 404
+
+
+def test_a_bundle_that_was_read_for_one_seat_is_refused_for_another(round_shown: Shown, database: Database) -> None:
+    first, second, _ = round_shown.seats
+    named = bundles(round_shown, database)[first]
+    until = time.monotonic() + 20
+    with closing(BlobSource([round_shown.coordinator.url])) as source:
+        contents = Contents(source, round_shown.story.market.deployment)
+        assert contents.bundle(named, until).jobs
+        with pytest.raises(Rejected, match="of another seat"):
+            contents.bundle(replace(named, seat=replace(named.seat, juror=second)), until)
+
+
+def test_rounds_that_are_read_for_a_refusal_do_not_count_in_the_record(
+    round_shown: Shown, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "RECORD_ROUNDS", 1)
+    with database.reading() as connection:
+        view = views.node_view(connection, round_shown.story.cheat.node, True)
+    assert view
+    assert [each.counted for each in view.rounds] == [True] + [False] * (len(view.rounds) - 1)
+    assert len(view.rounds) > 1
+    with closing(BlobSource([round_shown.coordinator.url])) as source:
+        contents = Contents(source, round_shown.story.market.deployment)
+        assert [each.job.job for each in contents.node(view.rounds, view.refusals).record.jobs] == [4, 5]
+        biased = contents.node([replace(each, counted=False) for each in view.rounds], view.refusals)
+    assert biased.record.problem == "no round of its jobs is settled"
+    assert biased.findings
+
+
+def test_evidence_is_held_against_the_key_that_its_juror_had_when_it_voted(
+    round_shown: Shown, database: Database, tmp_path: Path
+) -> None:
+    story, (first, second, _) = round_shown.story, round_shown.seats
+    chain, market = story.market.chain, story.market
+    before = bundles(round_shown, database)
+    for juror, revoked in ((first, False), (second, True)):
+        party = story.validators[juror]
+        if revoked:
+            market.send(party.owner, calls.revoke_key(market.deployment, party.node))
+            continue
+        key = market.make_wallet("fresh")
+        owner = party.owner.address
+        about = (chain.chain_id, chain.deployment.registry, owner, key.address, Role.VALIDATOR, 1, FOREVER)
+        signature = key.sign_typed(auth.node_binding(*about))
+        market.send(party.owner, calls.rotate_key(market.deployment, party.node, key.address, FOREVER, signature))
+    with closing(Database(tmp_path / "rotated.sqlite", chain.deployment)) as rotated:
+        sync(chain, rotated)
+        with rotated.reading() as connection:
+            nodes = [find_fact(connection, Node, juror) for juror in (first, second)]
+        assert [node.key for node in nodes if node] == [key.address, "0x" + "0" * 40]
+        assert bundles(round_shown, rotated) == before
+        assert before[first].key == story.validators[first].key.address
+        with ledger_of(round_shown, rotated, [round_shown.coordinator.url], []) as client:
+            page = seen(client, f"/why/jobs/{round_shown.round}/4")
+            raw = client.get(f"/blobs/evidence/0x{before[first].seat.evidence_root.hex()}")
+    assert page.count("Not shown: ") == 1  # the third juror's
+    assert raw.status_code == 200
+
+
 def test_a_node_shows_its_refusals_with_values_and_its_record_against_the_bound(
     told: TestClient, round_shown: Shown
 ) -> None:
@@ -229,6 +371,14 @@ def test_an_outsiders_record_is_that_of_a_validator_that_measured_the_same_jobs(
     [
         {"decoder": {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}},
         {"decoder": {"type": "Sequence", "decoders": [{"type": "CTC"}]}},
+        {"decoder": {"type": "Replace", "pattern": {"String": "1"}, "content": "11"}},
+        {"decoder": {"type": "Replace", "pattern": {"String": "1" * 2000}, "content": ""}},
+        {"decoder": {"type": "BPEDecoder", "suffix": ""}},
+        {"decoder": {"type": "Strip", "content": " ", "start": 1, "stop": 9}},
+        {"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}] * 8}},
+        {"model": {"type": "WordLevel", "vocab": {"x" * 1025: 0}, "unk_token": "x"}},
+        {"model": {"type": "Unigram", "vocab": [["日" * 342, -1.0]]}},
+        {"added_tokens": [{"id": 0, "content": "x" * 1025}]},
         {"decoder": {"type": 7}},
         {"decoder": []},
         {"model": {"type": "WordLevel"}},
@@ -237,12 +387,58 @@ def test_an_outsiders_record_is_that_of_a_validator_that_measured_the_same_jobs(
     ],
 )
 def test_a_tokenizer_that_cannot_be_run_safely_is_refused(change: dict[str, object]) -> None:
-    assert decoder_of(tokenizer())([6, 0]) == "1<end>"
+    assert decoder_of(tokenizer())([6, 0]) == ("1<end>", 2)
     with pytest.raises(Rejected):
         decoder_of(json.dumps(json.loads(tokenizer()) | change).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff"])
+def test_tokens_become_the_text_that_the_library_makes_of_them_up_to_a_bound() -> None:
+    words = {
+        "\u00e6\u0139\u00a5": 0,
+        "\u00e6\u0139": 1,
+        "\u00a5": 2,
+        "\u0120a": 3,
+        "x" * 1024: 4,
+    }  # 日, in two parts too
+    added = [{"id": 5, "content": "<end>", "special": True, "normalized": False} | dict.fromkeys(STRIPS, False)]
+    made = {"version": "1.0", "added_tokens": added, "decoder": {"type": "ByteLevel"} | dict.fromkeys(LEVELS, True)}
+    data = json.dumps(made | {"model": {"type": "BPE", "vocab": words, "merges": []}})
+    ids = [0, 3, 1, 2, 1, 77, 5]
+    assert decoder_of(data.encode())(ids) == (Tokenizer.from_str(data).decode(ids, skip_special_tokens=False), len(ids))
+    assert decoder_of(data.encode())([4] * 1000) == ("x" * (64 << 10), 64)
+
+
+def test_a_tokenizer_is_read_once_however_many_ask_and_refused_once(
+    round_shown: Shown, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[bytes]()
+
+    def slow(data: bytes) -> texts.Decoder:
+        made.append(data)
+        time.sleep(0.2)
+        return decoder_of(data)
+
+    def refusing(data: bytes) -> texts.Decoder:
+        made.append(data)
+        raise Rejected("no tokenizer")
+
+    with database.reading() as connection:
+        round_, job = find_fact(connection, Round, round_shown.round), find_fact(connection, Job, round_shown.round, 4)
+        assert round_
+        assert job
+        sources = job_sources(connection, round_, job)
+    with closing(BlobSource([round_shown.coordinator.url], [round_shown.relay])) as source:
+        for reading, problem in ((slow, ""), (refusing, "no tokenizer")):
+            contents, until = Contents(source, round_shown.story.market.deployment), time.monotonic() + 20
+            made.clear()
+            monkeypatch.setattr(texts, "decoder_of", reading)
+            with ThreadPoolExecutor(4) as pool:
+                found = [each.result() for each in [pool.submit(contents._decoder, sources, until) for _ in range(4)]]
+            assert {told for _, told in found} == {problem}
+            assert len(made) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 100_000, b"\xff", b" " * (16 << 20) + tokenizer()])
 def test_bytes_that_are_no_tokenizer_are_refused(data: bytes) -> None:
     with pytest.raises(Rejected):
         decoder_of(data)

@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 from ledger.api.app import create_app
 from ledger.commands.app import app
 from ledger.commands.verdicts import _finding
+from ledger.explorer.contents import _findings
+from ledger.explorer.findings import BundleReading, JobReading
+from ledger.explorer.views import node_view
 from ledger.queries.verdicts import node_verdicts
 from ledger.store.database import Database
 from ledger.store.follower import Follower
@@ -49,6 +52,8 @@ def test_after_an_appeal_the_reason_is_its_committees(dispute: Dispute, chain: C
     sync(chain, database)
     with database.reading() as connection:
         found = node_verdicts(connection, dispute.workers[0].node, 0, None, None)
+    trials = {each.job: each.trial for each in found if each.round == dispute.round}
+    assert trials == {job: dispute.appeals[job] if job in (0, 1, 2) else dispute.round for job in trials}
     by_job = {each.job: (each.verdict, each.reason, each.appeal > 0) for each in found if each.round == dispute.round}
     assert by_job[0] == ("accepted", "accepted", True)  # found fraudulent at first
     assert by_job[1] == ("fraud", "sampling_fraud", True)
@@ -79,11 +84,19 @@ def test_until_an_appeal_is_decided_the_reason_is_the_first_committees(
     sync(chain, database)
     with database.reading() as connection:
         found = node_verdicts(connection, dispute.workers[0].node, 0, None, None)
+        view = node_view(connection, dispute.workers[0].node, True)
     assert [(each.job, each.reason, each.jurors) for each in found[:3]] == [
         (0, "sampling_fraud", 1),
         (1, "accepted", 1),
         (2, "shape", 1),
     ]
+    assert view
+    assert view.refusals[-1].appeal == dispute.appeals[0]
+    assert [each.round.round for each in view.rounds] == [dispute.round]
+    finding = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 2.0, 1.0)
+    job = JobReading(view.node.node, bytes(32), Reason.SAMPLING_FRAUD, (finding,), 1, (), None)
+    bundles = {dispute.round: [BundleReading(bytes(32), {0: job})]}
+    assert _findings(bundles, view.refusals) == {(dispute.round, 0): finding}
 
 
 def test_a_bundle_may_leave_a_job_out_or_name_it_twice(story: Story, synced: Database, chain: Chain) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,16 +17,22 @@ from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
+from ledger.api import published as reading
 from ledger.api.app import create_app
+from ledger.api.blobs import BlobSource, VersionPlace
 from ledger.api.published import PublishedVersions, VersionRewards, summed
 from ledger.facts import Checkpoint
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
 from ledger.store.rows import find_fact
-from protocol.errors import Misconfigured
+from protocol.broadcast.server import create_app as relaying
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import manifest as manifests
+from protocol.wire.manifest import Authority
+from protocol.wire.pins import PinnedFile
 from protocol.wire.rewards import JobRewards, Rewards
 from tests.conftest import serving, until
 from tests.ledger.publishing import Publishing, published, publishing
@@ -161,6 +168,37 @@ def test_a_page_does_not_wait_for_a_relay(published: Story, books: Database, tmp
         page = ReadPage(client.get(f"/runs/{published.market.run}", headers=HTML).text)
         assert time.monotonic() - began < 2
         assert "Those of 2 of the newest 2 versions are not read yet" in page.text
+
+
+def test_after_an_outage_versions_are_read_at_once_however_long_it_lasted(
+    published: Story, publishing: Publishing, books: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "OUTAGE_SECONDS", 0.0)
+    down, whole = [True], relaying(publishing.store)
+
+    async def relay(scope: Scope, receive: Receive, send: Send) -> None:
+        await (Response(status_code=503) if down[0] else whole)(scope, receive, send)
+
+    with serving(relay) as url, closing(reader(published, books, tmp_path, url)) as versions:  # type: ignore[arg-type]
+        for _ in range(8):
+            versions.read(published.market.run, 20)
+        assert versions.problem
+        down[0] = False
+        versions.read(published.market.run, 20)
+        assert len(known(versions, published, books)) == 2
+
+
+def test_a_disk_without_room_is_named_and_ends_no_reading(
+    published: Story, publishing: Publishing, books: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(reader(published, books, tmp_path, publishing.url)) as versions, monkeypatch.context() as full:
+        full.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        versions.read(published.market.run, 20)
+        assert versions.problem.startswith("cannot write to a temporary folder: ")
+        place = VersionPlace(published.market.run, 1, bytes(32), Authority(1, "", ""))
+        pin = PinnedFile("tokenizer.json", 9, bytes(32))
+        with closing(BlobSource([], [publishing.url])) as blobs, pytest.raises(Unavailable):
+            blobs.file(place, pin)
 
 
 def test_rewards_of_other_jobs_than_the_chains_do_not_count() -> None:
