@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from protocol.sql import Turn, answering, inserting, open_engine, reason
 
 BUSY_SECONDS = 30
 """Longest wait for another process that is writing to the same SQLite file."""
+CLOSE_SECONDS = 5.0
+"""Longest wait of a closing database for those that read it."""
 
 PRAGMAS = ("page_size=16384", "cache_size=-16000", "journal_mode=WAL", "synchronous=NORMAL")
 """Larger pages are fewer to write; the cache, in kibibytes, holds what a step changes and queries read again."""
@@ -53,6 +56,7 @@ class Database:
         self.where = str(where)
         self.shown = PASSWORD.sub(r"\1:***@", self.where)
         self._name = f"the ledger's database {self.shown}"
+        self._readers, self._reading, self._closed = threading.Condition(), 0, False
         self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
@@ -78,10 +82,27 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Opens one snapshot: all reads see the same position, also while another process writes."""
+        """Opens one snapshot: all reads see the same position, also while another process writes.
+
+        Raises:
+            Unavailable: the database does not answer, or is closed.
+        """
         level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
-        with answering(self._name), self._engine.connect() as connection:
+        with self._admitted(), answering(self._name), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level=level) if level else connection
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        with self._readers:
+            if self._closed:
+                raise Unavailable(f"{self._name} is closed")
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._readers:
+                self._reading -= 1
+                self._readers.notify_all()
 
     @contextmanager
     def trying(self) -> Iterator[Connection]:
@@ -97,7 +118,10 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Closes every connection; waits a while for threads that read, as a connection lent now would stay open."""
+        with self._readers:
+            self._closed = True
+            self._readers.wait_for(lambda: not self._reading, CLOSE_SECONDS)
         self._engine.dispose()
 
     def _claim(self, start: Cursor) -> None:

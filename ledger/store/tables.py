@@ -32,6 +32,7 @@ from ledger.facts import (
     Round,
     Run,
     RunTerms,
+    Seat,
     Slash,
     Taint,
 )
@@ -158,6 +159,7 @@ ASKED_BY: dict[type[Any], tuple[str, ...]] = {
     Job: ("node", "root"),
     Consumption: ("round",),
     Appeal: ("round",),
+    Seat: ("evidence_root",),
     Taint: ("run",),
 }
 """Fields by which facts of a kind are asked for, other than the first of its key: each has an index, in which the key
