@@ -49,8 +49,11 @@ class Samples:
         self._kept: OrderedDict[bytes, Sample] = OrderedDict()
 
     def of(self, jobs: Sequence[SampledJob]) -> tuple[Sample, ...]:
-        """Returns a sample of each job; what is not there in time goes on arriving."""
-        return tuple(map(self._sample, jobs))
+        """Returns a sample of each job; what is not there in time goes on arriving.
+
+        The newest is read first: its tokenizer is every version's, and relays drop old versions.
+        """
+        return tuple(reversed([self._sample(each) for each in reversed(jobs)]))
 
     def _sample(self, sampled: SampledJob) -> Sample:
         with self._lock:

@@ -101,13 +101,15 @@ def shown(
         keeping = stack.enter_context(coordinating(story, directory / "coordinator"))
         keeping.keep_rules(rules)
         store = VersionStore(directory / "relay")
-        publish(model, run, 0, deployment.chain_id, deployment.market, story.trainer, store)
+        first = publish(model, run, 0, deployment.chain_id, deployment.market, story.trainer, store)
         relay = stack.enter_context(serving(create_app(store)))
         round_, roots, seats = _judged(story, run, root, rules, keeping, elsewhere)
         number = round_
         for version in range(1, versions + 1):
             root = _trained(story, run, version, number, directory, store)
             number, _, _ = _judged(story, run, root, rules, keeping, elsewhere, version)
+        if versions:
+            store.remove(first)  # as relays drop old versions
         market.run = before
         yield Shown(story, run, round_, roots, seats, keeping, relay)
 
