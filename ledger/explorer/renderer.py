@@ -46,7 +46,8 @@ class Renderer:
         """
         with view.reading() as connection:
             found = ask(connection)
-            here, now = lookup.at(connection), time_of(connection, lookup.at(connection).block_number)
+            here = lookup.at(connection)
+            now = time_of(connection, here.block_number)
         own = figures(found) if figures else None
         if found is None:
             return self._shown(request, "refusal.html", 404, None, own, sentence=f"there is no {what}", code=404)

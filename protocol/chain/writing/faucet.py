@@ -19,14 +19,15 @@ def gives_gas(rpc: Rpc) -> bool:
     Raises:
         Unavailable: the RPC does not answer.
     """
-    try:
-        return _giver(rpc) is not None
-    except RpcFault:  # a node without this method is none of a test chain
-        return False
+    return _giver(rpc) is not None
 
 
 def _giver(rpc: Rpc) -> str | None:
-    version = str(rpc.call("web3_clientVersion"))
+    """Returns the request by which the chain fills a balance; None if it is no local test chain."""
+    try:
+        version = str(rpc.call("web3_clientVersion"))
+    except RpcFault:  # a node without this method is none of a test chain
+        return None
     return next((request for name, request in GIVERS.items() if version.startswith(name)), None)
 
 
@@ -36,10 +37,11 @@ def give_gas(rpc: Rpc, address: str, wei: int = GAS_WEI) -> bool:
     Raises:
         Unavailable: the RPC does not answer.
     """
-    if not gives_gas(rpc):
+    giver = _giver(rpc)
+    if giver is None:
         return False
     if int(rpc.call("eth_getBalance", address, "latest"), 16) < wei:
-        rpc.call(str(_giver(rpc)), address, hex(wei))
+        rpc.call(giver, address, hex(wei))
     return True
 
 
