@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
-from protocol.chain.reading.creations import creations, difference
+from protocol.chain.reading.creations import deployment_creations, difference
 
 CODE = AuditCheck("code", "the contracts were created from this repository's code, which all other checks rely on")
 
@@ -16,14 +16,12 @@ def _compare_code(audit: AuditState, sources: AuditSources) -> None:
         Unavailable: the RPC does not answer, or keeps no blocks or receipts so old.
     """
     chain, findings = sources.chain, audit.findings
-    missing = chain.deployment.contract_names()
-    for made in creations(chain, sources.block.number):
-        if (name := missing.pop(made.address, None)) is not None:
-            same = not difference(name, made.data)
-            findings.holds("code", name, made.address, "made from this repository's code", same)
-        if not missing:
-            return
-    for address, name in missing.items():
+    missing = {name: address for address, name in chain.deployment.contract_names().items()}
+    for name, made in deployment_creations(chain, sources.block.number):
+        del missing[name]
+        same = not difference(name, made.data)
+        findings.holds("code", name, made.address, "made from this repository's code", same)
+    for name, address in missing.items():
         findings.holds("code", name, address, "created by a transaction of its own since the start block", False)
 
 

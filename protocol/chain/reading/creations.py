@@ -33,8 +33,7 @@ class Creation:
 def creations(chain: Chain, up_to: int) -> Iterator[Creation]:
     """Yields each contract that a transaction made from the deployment's start block to ``up_to``, oldest first.
 
-    Addresses are in lower case. The deployment's own come right after its start block, so a caller that has found them
-    stops early.
+    Addresses are in lower case. The deployment's own come right after its start block.
 
     Raises:
         Unavailable: the RPC does not answer, or keeps no blocks or receipts so old.
@@ -47,6 +46,20 @@ def creations(chain: Chain, up_to: int) -> Iterator[Creation]:
         for sent, receipt in zip(made, receipts, strict=True):
             if int(receipt["status"], 16):
                 yield Creation(receipt["contractAddress"].lower(), bytes.fromhex(sent["input"][2:]))
+
+
+def deployment_creations(chain: Chain, up_to: int) -> Iterator[tuple[str, Creation]]:
+    """Yields the name and creation of each of the deployment's contracts that is found up to a block.
+
+    Raises:
+        Unavailable: see ``creations``.
+    """
+    missing = chain.deployment.contract_names()
+    for made in creations(chain, up_to):
+        if (name := missing.pop(made.address, None)) is not None:
+            yield name, made
+        if not missing:
+            return
 
 
 def _answers(chain: Chain, requests: list[RpcRequest]) -> list[Any]:

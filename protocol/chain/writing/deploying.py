@@ -183,8 +183,15 @@ class Deploying:
         """Returns the wei of the chain's own coin that an address has."""
         return int(self.w3.eth.get_balance(address))  # type: ignore[arg-type]
 
-    def carry_out(self, plan: DeploymentPlan, account: TransactionSigner) -> None:
-        """Creates the contracts that are not there yet, one after the other.
+    def carry_out(
+        self, plan: DeploymentPlan, account: TransactionSigner, finality_depth: int | None = FINALITY_DEPTH
+    ) -> Deployment:
+        """Creates the contracts that are not there yet, one after the other, and returns the deployment, verified.
+
+        Args:
+            plan: the contracts.
+            account: signs and pays; its address is the plan's deployer.
+            finality_depth: blocks after which a block is final; None for the node's ``finalized`` tag.
 
         Raises:
             Rejected: the chain refuses a contract, or another transaction took a planned nonce.
@@ -197,6 +204,10 @@ class Deploying:
                 continue
             self._create(plan, account, plan.nonce + index, name)
             self.say(f"created {name} at {address}")
+        deployment = plan.deployment(finality_depth)
+        with closing(Rpc(self.rpc_url)) as rpc:
+            deployment.verify(rpc)
+        return deployment
 
     def finish(self) -> None:
         """Removes the journal, once the address file is written."""
@@ -242,13 +253,14 @@ class Deploying:
 
     def _sign(self, plan: DeploymentPlan, account: TransactionSigner, nonce: int, name: str, bid: int) -> None:
         tip = max(1, min(GWEI, bid // 2))
+        data = "0x" + self._creation(plan, name).hex()
         transaction = {
-            "data": "0x" + self._creation(plan, name).hex(),
+            "data": data,
             "nonce": nonce,
             "chainId": plan.chain_id,
             "value": 0,
             "type": 2,
-            "gas": self._gas(plan, name),
+            "gas": self._gas(plan.deployer, data),
             "maxFeePerGas": bid,
             "maxPriorityFeePerGas": tip,
         }
@@ -272,10 +284,9 @@ class Deploying:
                 self.journal, json.dumps({"plan": plan.digest, "begun": begun, "sent": self.sent}).encode()
             )
 
-    def _gas(self, plan: DeploymentPlan, name: str) -> int:
+    def _gas(self, deployer: str, data: str) -> int:
         """Returns the gas that a creation takes on this chain, with a reserve; those before it are there."""
-        estimated = self.w3.eth.estimate_gas({"from": plan.deployer, "data": "0x" + self._creation(plan, name).hex()})  # type: ignore[typeddict-item]
-        return estimated * 11 // 10
+        return self.w3.eth.estimate_gas({"from": deployer, "data": data}) * 11 // 10  # type: ignore[typeddict-item]
 
     def _creation(self, plan: DeploymentPlan, name: str) -> bytes:
         factory = self.w3.eth.contract(abi=abi.artifact(name)["abi"], bytecode=abi.bytecode(name))
@@ -319,7 +330,6 @@ def deploy(
     treasury: str,
     admin: str | None = None,
     journal: Path | None = None,
-    finality_depth: int | None = FINALITY_DEPTH,
     say: Callable[[str], None] = lambda line: None,
 ) -> Deployment:
     """Deploys the contracts from ``account``, using its next nonces; goes on with what ``journal`` holds.
@@ -330,8 +340,7 @@ def deploy(
         terms: terms that are fixed at deployment.
         treasury: receiver of slashed bonds.
         admin: the first admin and pauser; None for ``account``.
-        journal: see ``Deploying``; the caller removes it (``Deploying.finish``) or leaves it.
-        finality_depth: blocks after which a block is final; None for the node's ``finalized`` tag.
+        journal: see ``Deploying``; it is left to the caller.
         say: told what happens.
 
     Raises:
@@ -341,9 +350,4 @@ def deploy(
     """
     with web3_faults(rpc_url):
         deploying = Deploying(rpc_url, journal, say)
-        plan = deploying.plan(account.address, terms, treasury, admin or account.address)
-        deploying.carry_out(plan, account)
-    deployment = plan.deployment(finality_depth)
-    with closing(Rpc(rpc_url)) as rpc:
-        deployment.verify(rpc)
-    return deployment
+        return deploying.carry_out(deploying.plan(account.address, terms, treasury, admin or account.address), account)

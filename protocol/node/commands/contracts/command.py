@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +73,6 @@ def deploy_(
     as_json: AsJson = False,
 ) -> None:
     """Deploy a set of contracts. Type the same command again to go on after an interruption."""
-    from protocol.chain.rpc import Rpc
     from protocol.chain.writing.deploying import Deploying, web3_faults
     from protocol.node.commands.contracts.terms_file import read_terms
 
@@ -90,10 +88,7 @@ def deploy_(
             _show_costs(deploying, plan, as_json)
             return
         _check_money(deploying, plan)
-        deploying.carry_out(plan, wallet)
-    deployment = plan.deployment(depth)
-    with closing(Rpc(rpc)) as checked:
-        deployment.verify(checked)
+        deployment = deploying.carry_out(plan, wallet, depth)
     deployment.save(out)
     deploying.finish()
     show({"addresses": str(out), "chain_id": deployment.chain_id, **deployment.identity()["contracts"]}, as_json)

@@ -45,30 +45,20 @@ def verify_contracts(chain: Chain, wanted: ProtocolTerms | None) -> Iterator[Ver
         Unavailable: the RPC does not answer, or keeps no blocks as old as the contracts.
     """
     from protocol.chain.abi import CONTRACTS
+    from protocol.chain.reading.creations import deployment_creations
 
     yield Verified("all", "refer to one another")
-    made = dict(_creations(chain))
+    made = dict(deployment_creations(chain, chain.head().number))
     for name in CONTRACTS:
         if name not in made:
             yield Verified(name, "code", "no transaction since the deployment's start block created it")
             continue
-        yield from _one(chain, name, made[name])
+        yield from _one(chain, name, made[name].data)
     terms = terms_rows(deployed_terms(chain))
     for name, value in terms_rows(wanted).items() if wanted else ():
         held = terms[name]
         fault = "" if held == value else f"is {written(name, held)}, expected {written(name, value)}"
         yield Verified("terms", name, fault)
-
-
-def _creations(chain: Chain) -> Iterator[tuple[str, bytes]]:
-    from protocol.chain.reading.creations import creations
-
-    missing = chain.deployment.contract_names()
-    for made in creations(chain, chain.head().number):
-        if made.address in missing:
-            yield missing.pop(made.address), made.data
-        if not missing:
-            return
 
 
 def _one(chain: Chain, name: str, data: bytes) -> Iterator[Verified]:
