@@ -132,6 +132,8 @@ class HeartbeatReply(Body):
 
     state: NodeState
     reasons: list[Text] = []
+    heartbeat_seconds: float | None = None
+    wait_seconds: float | None = None
 
 
 class Assignment(Body):

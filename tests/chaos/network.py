@@ -80,8 +80,8 @@ class Network(Localnet):
 
     supervisor: Interposed
 
-    def __init__(self, root: Path, model: Path) -> None:
-        supervisor = Interposed(root)
+    def __init__(self, root: Path, model: Path, supervisor: Interposed | None = None) -> None:
+        supervisor = supervisor or Interposed(root)
         super().__init__(NetworkOptions(root=root, run_file=RUN_FILE, model=model), supervisor, _Silent(0))
         ports = self.layout.ports
         self._hearing = threading.Lock()

@@ -55,14 +55,21 @@ def mirror(swarm: Swarm, settings: CoordinatorSettings) -> None:
 @contextmanager
 def server(settings: CoordinatorSettings, core: int | None = None) -> Iterator[tuple[int, int]]:
     """The coordinator's API as a process of its own, killed at the end, on one core if given; its port and pid."""
-    port, folder = free_port(), settings.state_dir.parent
-    values = settings.model_dump(mode="json", exclude_none=True) | {"port": port}
+    port = free_port()
+    file = settings_file(settings, port=port)
+    with running([str(ROOT / "assize.py"), "coordinator", "serve", "--settings", str(file)], port, core) as pid:
+        yield port, pid
+
+
+def settings_file(settings: CoordinatorSettings, **changes: object) -> Path:
+    """The settings as a file beside the state, with the keys in the folder above."""
+    folder = settings.state_dir.parent
+    values = settings.model_dump(mode="json", exclude_none=True) | changes
     values |= {"keystore_directory": str(folder / "keystores"), "password_file": str(folder / "password")}
     lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
     file = settings.state_dir / "coordinator.env"
     file.write_text("\n".join(lines) + "\n")
-    with running([str(ROOT / "assize.py"), "coordinator", "serve", "--settings", str(file)], port, core) as pid:
-        yield port, pid
+    return file
 
 
 @contextmanager

@@ -1,0 +1,172 @@
+"""Workers of the measured market in one process: they beat, wait for work, and hand in real artifacts again.
+
+Everything goes over HTTP as a worker's does, signed by its key. Nothing is generated: a job takes the time that its
+seed says, and its artifact is one that a worker made before, with the job's own place in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from protocol.node.wallet import Wallet
+from protocol.transport.connections import allow_files
+from protocol.wire import api, auth, rollout
+from protocol.wire.assignments import Leaf, pack_leaves
+from protocol.wire.rollout import Artifact
+
+ROOT = b"\x01" * 32
+RETRY_SECONDS = 1.0
+
+
+@dataclass
+class Heard:
+    """Seconds that requests took, by kind, and how many were refused; a wait for work counts from its end."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    handed_in: int = 0
+
+    def note(self, kind: str, seconds: float) -> None:
+        """Counts one answered request."""
+        self.seconds.setdefault(kind, []).append(seconds)
+
+
+class Worker:
+    """One node of the run."""
+
+    def __init__(self, node: int, key: Wallet, plan: Plan, http: httpx.AsyncClient, heard: Heard) -> None:
+        self._node, self._key, self._plan, self._http, self._heard = node, key, plan, http, heard
+        self._beat_seconds, self._wait_seconds = 5.0, 2
+        self._busy: set[int] = set()
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    async def live(self) -> None:
+        """Beats and works until it is cancelled."""
+        await asyncio.sleep(random.random() * 5)  # they were not all started at once
+        await asyncio.gather(self._beating(), self._working())
+
+    async def _beating(self) -> None:
+        beat = api.Heartbeat(node=self._node, version=0).model_dump_json().encode()
+        while True:
+            answer = await self._ask("heartbeat", "POST", "/heartbeats", beat)
+            if answer is not None:
+                reply = api.HeartbeatReply.model_validate_json(answer)
+                self._beat_seconds = reply.heartbeat_seconds or self._beat_seconds
+                self._wait_seconds = int(reply.wait_seconds or self._wait_seconds)
+            await asyncio.sleep(self._beat_seconds)
+
+    async def _working(self) -> None:
+        while True:
+            path = f"/nodes/{self._node}/assignments?wait={self._wait_seconds}"
+            answer = await self._ask("assignments", "GET", path, waits=self._wait_seconds)
+            if answer is None:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for each in api.Assignments.model_validate_json(answer).rounds:
+                if each.round not in self._busy:
+                    self._busy.add(each.round)
+                    job = asyncio.create_task(self._work(each))
+                    self._jobs.add(job)
+                    job.add_done_callback(self._jobs.discard)
+            if self._busy:  # a worker that generates does not ask for more
+                await asyncio.gather(*self._jobs)
+
+    async def _work(self, given: api.Assignment) -> None:
+        await asyncio.sleep(self._plan.seconds(given.round, self._node, given.deadline - time.time()))
+        leaves = [Leaf(job, 1_000, await self._upload(given.round, job)) for job in given.jobs]
+        packed, uri = pack_leaves(leaves), f"{self._plan.url}/artifacts/"
+        place = (self._plan.chain_id, self._plan.rounds, given.round, self._node, given.beacon, packed, uri)
+        signature = self._key.sign_typed(auth.submission(*place))
+        body = api.SubmissionRequest(
+            node=self._node, beacon=given.beacon, leaves=packed, uri=uri, signature=signature
+        ).model_dump_json()
+        while await self._ask("submission", "POST", f"/rounds/{given.round}/submissions", body.encode()) is None:
+            await asyncio.sleep(RETRY_SECONDS)
+        self._heard.handed_in += len(leaves)
+        self._busy.discard(given.round)
+
+    async def _upload(self, round_: int, job: int) -> bytes:
+        made = self._plan.artifacts[(round_ + job) % len(self._plan.artifacts)]
+        data = rollout.encode(replace(made, round=round_, job=job, node=self._node, manifest_root=self._plan.root))
+        path = f"/rounds/{round_}/jobs/{job}/artifact"
+        while (answer := await self._ask("upload", "PUT", path, data)) is None:
+            await asyncio.sleep(RETRY_SECONDS)
+        return api.ArtifactReceipt.model_validate_json(answer).root
+
+    async def _ask(self, kind: str, method: str, path: str, body: bytes = b"", waits: float = 0) -> bytes | None:
+        audience = auth.Audience(self._plan.chain_id, self._plan.rounds, self._plan.run)
+        once = (secrets.randbits(256), int(time.time()) + 60)
+        headers = auth.sign_request(self._key, audience, method, path, body, *once)
+        began = time.perf_counter()
+        try:
+            answer = await self._http.request(method, path, content=body or None, headers=headers)
+        except httpx.TransportError as error:
+            self._heard.refused[f"{kind}: {type(error).__name__}"] += 1
+            return None
+        took = time.perf_counter() - began
+        if answer.status_code != 200:
+            self._heard.refused[f"{kind}: {answer.status_code} {answer.text[:120]}"] += 1
+            return None
+        if not waits:
+            self._heard.note(kind, took)
+        elif took > waits:  # one that ends before has waited for a round, for nobody knows how long
+            self._heard.note(kind, took - waits)
+        return answer.content
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Shared by all workers: place, artifacts to hand in again, and how long a job takes."""
+
+    url: str
+    chain_id: int
+    rounds: str
+    run: int
+    root: bytes
+    artifacts: Sequence[Artifact]
+    shortest: float
+    longest: float
+
+    def seconds(self, round_: int, node: int, left: float) -> float:
+        """Seconds that a node works at a round: spread evenly, and well before the deadline."""
+        asked = random.Random(round_ << 32 | node).uniform(self.shortest, self.longest)
+        return max(0.0, min(asked, left / 2))
+
+
+async def play(given: dict[str, Any]) -> Heard:
+    """Lets all workers live until the input ends."""
+    folder = Path(given["artifacts"])
+    artifacts = [rollout.decode(file.read_bytes()) for file in sorted(folder.iterdir())]
+    names = ("url", "chain_id", "rounds", "run", "shortest", "longest")
+    plan = Plan(artifacts=artifacts, root=ROOT, **{name: given[name] for name in names})
+    heard, limits = Heard(), httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60)
+    async with httpx.AsyncClient(base_url=plan.url, limits=limits, timeout=60, trust_env=False) as http:
+        workers = [Worker(node, Wallet("key", bytes.fromhex(key)), plan, http, heard) for node, key in given["workers"]]
+        living = [asyncio.create_task(each.live()) for each in workers]
+        await asyncio.to_thread(sys.stdin.readline)
+        for each in living:
+            each.cancel()
+        ended = await asyncio.gather(*living, return_exceptions=True)
+    failed = [each for each in ended if isinstance(each, Exception)]
+    if failed:
+        raise failed[0]
+    return heard
+
+
+if __name__ == "__main__":
+    told = json.loads(sys.stdin.readline())
+    allow_files(4 * len(told["workers"]) + 100)
+    found = asyncio.run(play(told))
+    print(json.dumps({"seconds": found.seconds, "refused": found.refused, "handed_in": found.handed_in}))

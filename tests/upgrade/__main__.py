@@ -1,0 +1,158 @@
+"""``make upgrade``: a market of the revision before, moved to this one process by process; then one line of JSON.
+
+Everything runs the old code at first, on the same contracts. Parties are restarted with the new code one after another,
+so that each pair of old and new has to work together for a version: nodes before their coordinator, some after it, an
+API of each revision on one database. Then all invariants are checked, and a ledger of each revision reads the chain.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deploy.localnet.processes import free_port, wait_until_listening
+from ledger import facts
+from tests.chaos.invariants import broken
+from tests.chaos.network import Interposed, Network, make_small_model
+from tests.conftest import ROOT
+
+BEFORE = "ec81f3b57fddd3603806da2d8052c430aeb5775c"
+"""The revision from which this one is to take over."""
+
+STAGES = (
+    ("ledger", ("ledger",)),
+    ("nodes under an old coordinator", ("worker-1", "validator-1")),
+    ("coordinator's clock", ("coordinator-driver",)),
+    ("coordinator's API", ("coordinator",)),
+    ("weights", ("relay", "trainer")),
+    ("the other nodes", ("worker-2", "cheat", "validator-2", "validator-3")),
+)
+"""What is restarted with the new code, in this order, with a version made after each."""
+
+
+class Rolling(Interposed):
+    """Starts services with the old code until they are upgraded."""
+
+    def __init__(self, root: Path, old: Path) -> None:
+        super().__init__(root)
+        self.old, self.upgraded = old, set[str]()
+
+    def _rewritten(self, name: str, value: str) -> str:
+        value = super()._rewritten(name, value)
+        return value if name in self.upgraded else value.replace(str(ROOT / "assize.py"), str(self.old / "assize.py"))
+
+
+class Market(Network):
+    """A network that begins with the old code."""
+
+    supervisor: Rolling
+
+    def __init__(self, root: Path, model: Path, old: Path) -> None:
+        super().__init__(root, model, Rolling(root, old))
+
+    def upgrade(self, name: str) -> None:
+        """Ends a service as an operator does, and starts it with the new code."""
+        self.supervisor.upgraded.add(name)
+        self.restart(name)
+
+    def beside(self, name: str) -> str:
+        """Starts one more API of the coordinator with the old code, on the same database; its URL."""
+        service, port = self.supervisor.services["coordinator"], free_port()
+        url = f"http://127.0.0.1:{port}"
+        more = {**service.environment, "ASSIZE_COORDINATOR_PORT": str(port)}
+        other = replace(service, name=name, environment=more, url=url)
+        self.supervisor.start(other)
+        wait_until_listening(other, port, self.supervisor)
+        return url
+
+
+def main(
+    revision: Annotated[str, typer.Option("--from", help="The revision to begin with.")] = BEFORE,
+) -> None:
+    """Upgrade a running market."""
+    console, began = Console(width=110), time.monotonic()
+    table = Table("restarted with the new code", "versions", "seconds", title=f"from {revision[:7]} to this revision")
+    with tempfile.TemporaryDirectory() as folder:
+        old, model = Path(folder) / "old", Path(folder) / "model"
+        _check_out(revision, old)
+        console.print("making the model, starting the network with the old code", style="dim")
+        make_small_model(model)
+        (Path(folder) / "net").mkdir()
+        with Market(Path(folder) / "net", model, old) as market:
+            market.start(endless=True)
+            market.goes_on(2)
+            for words, names in STAGES:
+                console.print(f"restarting {', '.join(names)}", style="dim")
+                if "coordinator" in names:
+                    market.beside("coordinator-old")
+                for name in names:
+                    market.upgrade(name)
+                took = market.goes_on(2)
+                table.add_row(words, str(market.version()), f"{took:.1f}")
+            console.print("checking every invariant", style="dim")
+            found = broken(market)
+            void, redrawn, twice = _rounds(market)
+            last = market.version()
+            hashes = _states(market, old)
+    console.print(table)
+    for sentence in found:
+        console.print(sentence, style="red")
+    told = {"versions": last, "void": void, "redrawn": redrawn, "twice": twice}
+    equal = len(set(hashes)) == 1
+    told |= {"broken": len(found), "state_hashes_equal": equal, "seconds": round(time.monotonic() - began)}
+    print(json.dumps(told))
+    raise typer.Exit(int(bool(found or void or twice) or not equal))
+
+
+def _check_out(revision: str, folder: Path) -> None:
+    """Writes the files of a revision, without its history."""
+    made = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True)
+    if made.returncode:
+        raise SystemExit(f"revision {revision} is not in this clone: fetch its history (git fetch --unshallow)")
+    folder.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    # The contracts' tools are those of this clone.
+    (folder / "contracts" / "node_modules").symlink_to(ROOT / "contracts" / "node_modules")
+
+
+def _rounds(market: Market) -> tuple[int, int, int]:
+    """Rounds void, committees drawn again, and steps of the run that were opened more than once."""
+    market.scoreboard.refresh()
+    rounds = [each for each in market.scoreboard.book.all(facts.Round) if not each.parent]
+    steps = [each.step for each in rounds]
+    void, redrawn = (each.state == "void" for each in rounds), (each.attempt for each in rounds)
+    return sum(void), sum(redrawn), len(steps) - len(set(steps))
+
+
+def _states(market: Market, old: Path) -> list[str]:
+    """State hashes by each revision, from the chain alone, once nobody sends any more."""
+    for name in list(market.supervisor.children):
+        if name != "chain":
+            market.supervisor.end(name)
+    hashes = []
+    for place in (old, ROOT):
+        words = ["ledger", "replay", "--rpc", market.layout.url("chain")]
+        words += ["--addresses", str(market.layout.addresses), "--json"]
+        command = [sys.executable, str(place / "assize.py"), *words]
+        answer = subprocess.run(command, capture_output=True, text=True, cwd=place)
+        if answer.returncode:
+            raise SystemExit(answer.stderr)
+        hashes.append(json.loads(answer.stdout)["state_hash"])
+    return hashes
+
+
+if __name__ == "__main__":
+    typer.run(main)
