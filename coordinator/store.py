@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, SQLModel, func, select
 
 from coordinator.migrations import migrate
 from protocol.errors import Misconfigured, Unavailable
@@ -41,6 +42,9 @@ class Store:
         try:
             self._engine = open_engine(url, BUSY_SECONDS, PRAGMAS)
             self._writer = self._engine.execution_options(writes=True)
+            # In SQLite a transaction is a snapshot anyway.
+            snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+            self._reader = self._engine.execution_options(**snapshot)
         except (SQLAlchemyError, ImportError, ValueError) as error:
             raise Misconfigured(f"database_url cannot be used: {error}") from error
         self._glances = itertools.count()
@@ -58,7 +62,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one consistent state and writes nothing. Raises ``Unavailable``."""
-        with answering(NAME), Session(self._engine) as session:
+        with answering(NAME), Session(self._reader) as session:
             yield session
 
     @contextmanager
@@ -86,6 +90,16 @@ class Store:
         if self._glance is not None:
             self._glance.close()
         self._engine.dispose()
+
+
+def take_turn(session: Session, *key: int | str) -> None:
+    """Lets one transaction at a time go on under this key, until its end, where what it reads decides what it writes.
+
+    SQLite has one writer at a time anyway.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        digest = sha256(repr(key).encode()).digest()
+        session.connection().execute(select(func.pg_advisory_xact_lock(int.from_bytes(digest[:8], "big", signed=True))))
 
 
 def upsert(session: Session, rows: Sequence[SQLModel]) -> None:

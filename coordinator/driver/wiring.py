@@ -14,7 +14,7 @@ from coordinator.driver.opener import RoundOpener
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import RulesRow
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
@@ -148,4 +148,4 @@ def keep_rules(store: Store, rules: Rules) -> None:
     """Stores the rules, to be served by hash."""
     body = encode_rules(rules)
     with store.writing() as session:
-        session.merge(RulesRow(hash=rules_hash(body), body=body))
+        upsert(session, [RulesRow(hash=rules_hash(body), body=body)])
