@@ -2,7 +2,7 @@
 
     mirror   rebuilt from events at any time   cursor admin runs announcements nodes members earnings
                                                rounds listings submitted seats checkpoints; undo
-    own      exists only here                  uploads claims heartbeats nonces rules evidence standing
+    own      exists only here                  uploads claims heartbeats nonces rules evidence standing clock
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -311,3 +311,17 @@ class OpeningStatusRow(SQLModel, table=True):
     __tablename__ = "standing"
     run: int = _id()
     waiting: str = ""
+
+
+class ClockRow(SQLModel, table=True):
+    """The process that drives until ``ends_at`` (unix seconds), if it does not renew. One row, ``id`` 1.
+
+    ``epoch`` counts the holders, ``holder`` names the process, ``place`` the file that it has locked.
+    """
+
+    __tablename__ = "clock"
+    id: int = Field(default=1, primary_key=True)
+    epoch: int = Field(sa_type=BigInteger)
+    holder: str
+    place: str
+    ends_at: float
