@@ -40,7 +40,7 @@ class Notifier:
         except RedisError as error:
             log.warning("notification_lost", error=str(error))
 
-    def listen(self, wake: Callable[[], None], listening: Callable[[], bool]) -> None:
+    def listen(self, wake: Callable[[], None], listening: Callable[[], bool] = lambda: True) -> None:
         """Starts a thread that calls ``wake`` at each notification while ``listening`` holds, until ``close``."""
         self._listener = threading.Thread(target=self._listen, args=(wake, listening), name="notifier", daemon=True)
         self._listener.start()
