@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, SQLModel
 
+from coordinator.migrations import migrate
 from protocol.errors import Misconfigured, Unavailable
 from protocol.sql import Turn, answering, open_engine, upserting
 
@@ -32,10 +32,10 @@ class Store:
     """Sessions on one database. Safe to share between threads."""
 
     def __init__(self, url: str) -> None:
-        """Opens the database at ``url`` and makes its tables.
+        """Opens the database at ``url`` and brings its tables to this version; ``migrated`` says what was done.
 
         Raises:
-            Misconfigured: the URL cannot be used at all, or tables that are there have other columns.
+            Misconfigured: the URL cannot be used at all, or the tables are those of another version.
             Unavailable: the database does not answer.
         """
         try:
@@ -46,17 +46,14 @@ class Store:
         self._glances = itertools.count()
         # Other databases let writers wait for the rows that they share.
         self._turn = Turn(NAME, TURN_SECONDS) if self._engine.dialect.name == "sqlite" else None
-        with answering(NAME):
-            SQLModel.metadata.create_all(self._writer)
-            # A connection of its own, which never writes: SQLite tells each of the commits of all others.
-            self._glance = self._engine.raw_connection() if self._engine.dialect.name == "sqlite" else None
-            differing = differing_table(self._engine)
-        if differing:
-            self.close()
-            raise Misconfigured(
-                f"{NAME} belongs to another revision of Assize, its table {differing!r} has other columns: delete it "
-                "between rounds; the chain fills it again"
-            )
+        try:
+            with answering(NAME):
+                self.migrated = migrate(self._writer, SQLModel.metadata)
+                # A connection of its own, which never writes: SQLite tells each of the commits of all others.
+                self._glance = self._engine.raw_connection() if self._engine.dialect.name == "sqlite" else None
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -89,15 +86,6 @@ class Store:
         if self._glance is not None:
             self._glance.close()
         self._engine.dispose()
-
-
-def differing_table(engine: Engine) -> str | None:
-    """Returns the first table whose columns are not those that this revision reads and writes, or None."""
-    held = inspect(engine)
-    for table in SQLModel.metadata.sorted_tables:
-        if {column["name"] for column in held.get_columns(table.name)} != set(table.columns.keys()):
-            return table.name
-    return None
 
 
 def upsert(session: Session, rows: Sequence[SQLModel]) -> None:

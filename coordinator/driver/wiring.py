@@ -57,6 +57,7 @@ class DriverProcess:
         rules = read_rules(settings, run)
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         self._store = Store(settings.database)
+        log.info("tables", found=self._store.migrated)
         keep_rules(self._store, rules)
         self._leases = Leases(settings.redis_url, settings.run)
         self._leases.held(time.time())
