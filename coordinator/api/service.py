@@ -17,9 +17,10 @@ from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
-from coordinator.api.refusals import missing
+from coordinator.api.refusals import forbidden, missing
 from coordinator.api.uploads import Uploads
 from coordinator.blobs import KeptBlobs
+from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
@@ -160,9 +161,13 @@ class CoordinatorService:
             upsert(session, [row])
 
     def assignments(self, node: int) -> api.Assignments:
-        """Returns the rounds that wait for the node's work."""
+        """Returns the rounds that wait for the node's work. Raises ``Refused`` for a banned node that has none."""
+        now = time.time()
         with self._store.reading() as session:
-            return assignments(session, self.settings.run, node, int(time.time()))
+            found = assignments(session, self.settings.run, node, int(now))
+            if not found.rounds and (banned := ban_of(session, self.settings.run, node, now)):
+                raise forbidden(f"node {node} is {ban_sentence(banned)}")
+            return found
 
     def _leased(self, now: float) -> frozenset[int]:
         """Returns the leases for display; none if Redis does not answer."""
