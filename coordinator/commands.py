@@ -1,4 +1,4 @@
-"""``assize coordinator``: serve (the API), drive (the rounds), precheck (uploads), status."""
+"""``assize coordinator``: serve (the API), drive (the rounds), precheck (uploads), status; run control elsewhere."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from coordinator import control_commands
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
+app.add_typer(control_commands.app)
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]

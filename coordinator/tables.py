@@ -3,7 +3,7 @@
     mirror   rebuilt from events at any time   cursor admin runs announcements nodes members earnings
                                                rounds listings submitted seats checkpoints; undo
     own      exists only here                  uploads grants claims heartbeats nonces rules evidence standing
-                                               ended_rounds
+                                               ended_rounds holds bans clock
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -342,3 +342,41 @@ class OpeningStatusRow(SQLModel, table=True):
     __tablename__ = "standing"
     run: int = _id()
     waiting: str = ""
+
+
+class ClockRow(SQLModel, table=True):
+    """The process that drives until ``ends_at`` (unix seconds), if it does not renew. One row, ``id`` 1.
+
+    ``epoch`` counts the holders, ``holder`` names the process, ``place`` the file that it has locked.
+    """
+
+    __tablename__ = "clock"
+    id: int = Field(default=1, primary_key=True)
+    epoch: int = Field(sa_type=BigInteger)
+    holder: str
+    place: str
+    ends_at: float
+
+
+class HoldRow(SQLModel, table=True):
+    """A hold by which the operator keeps a run from opening rounds; no row while rounds are opened.
+
+    ``state`` is paused, draining, or drained once every round of a draining run has ended; ``since`` unix seconds.
+    """
+
+    __tablename__ = "holds"
+    run: int = _id()
+    state: str
+    why: str = ""
+    since: float
+
+
+class BanRow(SQLModel, table=True):
+    """A worker that the operator does not list in a run, ``until`` a time in unix seconds; null until it is lifted."""
+
+    __tablename__ = "bans"
+    run: int = _id()
+    node: int = _id()
+    why: str
+    until: float | None = None
+    since: float

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, func, select
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import conflicting, forbidden, missing, refusing, too_many, unreadable
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import CheckpointRow, RoundRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
@@ -112,7 +112,7 @@ class ArtifactIntake:
         self.blobs.put(root, head.packed + data)
         upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
         with self._store.writing() as session:
-            session.merge(upload)
+            upsert(session, [upload])
         return root
 
     def check_count(self, session: Session, round_id: int, job: int) -> None:

@@ -15,7 +15,7 @@ from coordinator.api.artifacts import ArtifactIntake, check_assigned
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import NotHeld, conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
-from coordinator.store import Store
+from coordinator.store import Store, take_turn, upsert
 from coordinator.tables import (
     ClaimRow,
     EvidenceRow,
@@ -72,7 +72,7 @@ class Intake:
             head, _ = parse_blob(data, root)
         self._artifacts.blobs.put(root, data)
         with self._store.writing() as session:
-            session.merge(UploadRow(round=round_id, job=job, root=root, node=node, size=head.size))
+            upsert(session, [UploadRow(round=round_id, job=job, root=root, node=node, size=head.size)])
         return root, head.size
 
     def _submitted(self, round_id: int, job: int) -> tuple[bytes, int]:
@@ -137,6 +137,7 @@ class Intake:
             leaves = unpack_leaves(claim.leaves)
         self._check_claim(caller, claim)
         with self._store.writing() as session:
+            take_turn(session, "claims", round_id, claim.node)  # two claims at once may name the same jobs
             if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
                 round_ = self._artifacts.open_round(session, round_id)
                 check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
@@ -178,7 +179,7 @@ class Intake:
             _check_bundles(session, row)
         self._evidence.put(root, data)
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
     def find_evidence(self, root: bytes) -> tuple[int, Iterator[bytes]]:
         """Returns size and pieces of evidence, once committing has ended: votes cannot be copied.

@@ -17,14 +17,15 @@ from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
-from coordinator.api.refusals import missing
+from coordinator.api.refusals import forbidden, missing
 from coordinator.api.uploads import Uploads
 from coordinator.blobs import KeptBlobs
+from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
@@ -157,12 +158,16 @@ class CoordinatorService:
         if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
     def assignments(self, node: int) -> api.Assignments:
-        """Returns the rounds that wait for the node's work."""
+        """Returns the rounds that wait for the node's work. Raises ``Refused`` for a banned node that has none."""
+        now = time.time()
         with self._store.reading() as session:
-            return assignments(session, self.settings.run, node, int(time.time()))
+            found = assignments(session, self.settings.run, node, int(now))
+            if not found.rounds and (banned := ban_of(session, self.settings.run, node, now)):
+                raise forbidden(f"node {node} is {ban_sentence(banned)}")
+            return found
 
     def _leased(self, now: float) -> frozenset[int]:
         """Returns the leases for display; none if Redis does not answer."""
