@@ -24,7 +24,9 @@ app = typer.Typer()
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]
-RunOption = Annotated[int | None, typer.Option("--run", help="Id of the run; omitted, the one that is driven here.")]
+RunOption = Annotated[
+    int | None, typer.Option("--run", help="Id of the run; may be omitted if one alone is driven here.")
+]
 Node = Annotated[int, typer.Argument(help="Id of the node.")]
 Why = Annotated[str, typer.Option("--why", help="Reason, one line, shown to nodes and in the status.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -149,11 +151,13 @@ def _store(env_file: Path | None, run: int | None) -> Iterator[tuple[Store, int]
     from coordinator.store import Store
 
     settings = CoordinatorSettings.read(env_file)
-    if run not in (None, settings.run):
-        raise Misconfigured(f"invalid run {run}: expected {settings.run}, which is driven here")
+    number = settings.runs[0] if run is None and len(settings.runs) == 1 else run
+    if number not in settings.runs:
+        given = "no run given" if number is None else f"invalid run {number}"
+        raise Misconfigured(f"{given}: expected {' or '.join(map(str, settings.runs))}, driven here")
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     try:
-        yield store, settings.run
+        yield store, number
     finally:
         store.close()

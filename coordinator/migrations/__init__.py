@@ -90,8 +90,10 @@ def newest() -> tuple[str, ...]:
 def check(connection: Connection, metadata: MetaData, exactly: bool = False) -> None:
     """Raises ``Misconfigured`` if a table lacks columns of ``metadata``; if ``exactly``, also if it has others."""
     held = inspect(connection)
+    names = held.get_table_names()
     for table in metadata.sorted_tables:
-        columns, expected = {each["name"] for each in held.get_columns(table.name)}, set(table.columns.keys())
+        there = held.get_columns(table.name) if table.name in names else []
+        columns, expected = {each["name"] for each in there}, set(table.columns.keys())
         if not columns >= expected or (exactly and columns != expected):
             raise Misconfigured(
                 f"the coordinator's database belongs to another revision of Assize, its table {table.name!r} has other "
