@@ -10,7 +10,7 @@ from pathlib import Path
 from coordinator.driver.leases import Leases
 from coordinator.driver.wiring import checked_run, read_rules
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import look_at
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
@@ -39,8 +39,7 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
 
 def _database(settings: CoordinatorSettings) -> str:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    with closing(Store(settings.database)):
-        return "opens"
+    return f"opens, {look_at(settings.database)}"
 
 
 def _redis(settings: CoordinatorSettings) -> str:
