@@ -16,6 +16,8 @@ from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import RulesRow
+from coordinator.webhooks.outbox import HookOutbox
+from coordinator.webhooks.sender import HookSender
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Run
@@ -63,9 +65,10 @@ class DriverProcess:
         self._leases.held(time.time())
         self.notifier = Notifier(settings.redis_url, settings.run)
         self._sender = Sender(chain, signer, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
+        self.hooks = HookSender(settings, self._store, chain)
         self._driver = Driver(
             settings.run,
-            Mirror(chain, self._store, settings.confirmations),
+            Mirror(chain, self._store, settings.confirmations, HookOutbox.of(settings)),
             self._sender,
             RoundOpener(self._store, self._leases, self._sender, settings, rules),
             Batcher(
@@ -90,6 +93,7 @@ class DriverProcess:
 
     def close(self) -> None:
         """Releases the key and closes the connections."""
+        self.hooks.close()
         self._sender.close()
         self._sender.chain.close()
         self._leases.close()
@@ -113,6 +117,7 @@ def build(settings: CoordinatorSettings) -> Daemon:
         process.close,
     )
     process.notifier.listen(daemon.wake.set)
+    process.hooks.start()
     return daemon
 
 
