@@ -1,4 +1,4 @@
-"""``assize coordinator``: serve (the API), drive (the rounds), status; run control is in ``control_commands``."""
+"""``assize coordinator``: serve (the API), drive (the rounds), precheck (uploads), status; run control elsewhere."""
 
 from __future__ import annotations
 
@@ -61,6 +61,30 @@ def drive(env_file: EnvFile = None) -> None:
     telemetry.configure("coordinator-driver", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     raise typer.Exit(build(settings).run())
+
+
+@app.command()
+@guard
+def precheck(env_file: EnvFile = None) -> None:
+    """Examines what nodes upload to the object store (ASSIZE_COORDINATOR_OBJECTS); run one or several.
+
+    It needs the settings of the other two processes, their database and Redis, but no key.
+    """
+    from coordinator.api.artifacts import ArtifactIntake
+    from coordinator.api.uploads import Uploads
+    from coordinator.blobs import KeptBlobs
+    from coordinator.settings import CoordinatorSettings
+    from coordinator.store import Store
+    from protocol.chain.deployment import Deployment
+    from protocol.node import telemetry
+
+    settings = CoordinatorSettings.read(env_file)
+    telemetry.configure("coordinator-precheck", settings.log_level)
+    blobs, deployment = KeptBlobs.open(settings), Deployment.load(settings.addresses)
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    store = Store(settings.database)
+    artifacts = ArtifactIntake.of(settings, store, blobs.artifacts, deployment)
+    raise typer.Exit(Uploads.of(settings, store, artifacts, blobs.objects).attend())
 
 
 @app.command()

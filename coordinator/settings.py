@@ -68,6 +68,10 @@ class WebhookSettings(BaseModel):
         return "/".join(self.url.split("/")[:3]).rpartition("@")[2].removeprefix("https://").removeprefix("http://")
 
 
+LEAST_KEEP_DAYS = 8
+"""A receipt promises an artifact for 7 days from its time, which may be a little later than another party's clock."""
+
+
 class CoordinatorSettings(NodeSettings):
     """Settings beyond those of every node.
 
@@ -92,6 +96,10 @@ class CoordinatorSettings(NodeSettings):
         confirmations: blocks on top of an event before it is mirrored.
         max_artifact_bytes: largest artifact.
         max_evidence_bytes: largest evidence.
+        objects: object store of artifacts and evidence, such as s3://bucket/prefix; empty for folders of ``state_dir``.
+        keep_days: days for which artifacts and evidence of rounds that ended are kept; None for always.
+        max_node_uploads: most artifacts of one node in rounds that have not ended.
+        max_node_bytes: most bytes of these.
         webhooks: receivers of events.
     """
 
@@ -117,6 +125,10 @@ class CoordinatorSettings(NodeSettings):
     confirmations: int = Field(default=0, ge=0)
     max_artifact_bytes: int = Field(default=64 << 20, ge=1)
     max_evidence_bytes: int = Field(default=16 << 20, ge=1)
+    objects: str = ""
+    keep_days: int | None = Field(default=None, ge=LEAST_KEEP_DAYS)
+    max_node_uploads: int = Field(default=1024, ge=1)
+    max_node_bytes: int = Field(default=16 << 30, ge=1)
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), max_length=MOST_WEBHOOKS)
 
     @field_validator("webhooks")

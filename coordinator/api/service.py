@@ -11,25 +11,26 @@ from sqlmodel import Session
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
+from coordinator.api.artifacts import ArtifactIntake
 from coordinator.api.assignments import assignments
 from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
 from coordinator.api.refusals import forbidden, missing
+from coordinator.api.uploads import Uploads
+from coordinator.blobs import KeptBlobs
 from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
-from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import api
 from protocol.wire.auth import Audience, Signer
-from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
 NOT_AVAILABLE = "it takes no new jobs now: it drains, or has its quiet hours"
@@ -57,12 +58,13 @@ class CoordinatorService:
         self._limits_by_rules: dict[bytes, ListingLimits] = {}
         self._leases = Leases(settings.redis_url, settings.run)
         self.notifier = Notifier(settings.redis_url, settings.run)
-        limits = Limits(file_bytes=settings.max_artifact_bytes)
-        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
+        blobs = KeptBlobs.open(settings)
         self.gate = Gate(store, Audience(deployment.chain_id, deployment.rounds, settings.run))
         self.bodies = Bodies(settings.state_dir / "incoming")
         self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
-        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits, signer)
+        self.artifacts = ArtifactIntake.of(settings, store, blobs.artifacts, deployment)
+        self.uploads = Uploads.of(settings, store, self.artifacts, blobs.objects)
+        self.intake = Intake(store, self.artifacts, blobs.evidence, deployment, signer)
         self.poller = Poller(store)
 
     async def storing(self, store: Callable[_Given, _Made], *args: _Given.args, **options: _Given.kwargs) -> _Made:
@@ -73,6 +75,7 @@ class CoordinatorService:
     def close(self) -> None:
         """Closes the connections."""
         self._leases.close()
+        self.uploads.close()
         self.notifier.close()
         self._store.close()
 
@@ -155,7 +158,7 @@ class CoordinatorService:
         if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
     def assignments(self, node: int) -> api.Assignments:
         """Returns the rounds that wait for the node's work. Raises ``Refused`` for a banned node that has none."""

@@ -25,7 +25,7 @@ from coordinator.driver.pacing import (
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
 from coordinator.settings import CoordinatorSettings, HookKind
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow
 from coordinator.webhooks.outbox import HookOutbox
 from protocol.chain.structs import most_reserved
@@ -158,7 +158,7 @@ class RoundOpener:
         if waiting:
             log.info("opening_waits", why=waiting)
         with self._store.writing() as session:
-            session.merge(OpeningStatusRow(run=self._settings.run, waiting=waiting))
+            upsert(session, [OpeningStatusRow(run=self._settings.run, waiting=waiting)])
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:
