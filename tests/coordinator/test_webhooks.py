@@ -34,6 +34,7 @@ from protocol.node.profile import Profile
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, until
 from tests.coordinator.swarm import JOBS, Swarm, write_settings
+from tests.postgresql import new_database
 
 SECRET = bytes(range(32))
 
@@ -88,9 +89,9 @@ def hook(port: int, secret: Path, **values: Any) -> WebhookSettings:
 
 
 @contextmanager
-def outbox_with(tmp_path: Path, *hooks: WebhookSettings) -> Iterator[tuple[Store, HookOutbox]]:
+def outbox_with(tmp_path: Path, *hooks: WebhookSettings, database: str = "") -> Iterator[tuple[Store, HookOutbox]]:
     """A database of its own, with webhooks that want events since the beginning of time."""
-    with closing(Store(f"sqlite:///{tmp_path / 'hooks.db'}")) as store:
+    with closing(Store(database or f"sqlite:///{tmp_path / 'hooks.db'}")) as store:
         outbox = HookOutbox(hooks, (1,))
         with store.writing() as session:
             outbox.register(session, 0)
@@ -211,10 +212,17 @@ def test_a_receiver_that_is_down_gets_the_newest_events_in_order_and_the_oldest_
             assert (row.dropped, row.delivered, row.failures) == (2, 3, 0)
 
 
-def test_only_final_events_are_told_and_none_twice(tmp_path: Path, secret: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_only_final_events_are_told_and_none_twice(
+    tmp_path: Path, secret: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    database = new_database(request.getfixturevalue(kind)) if kind == "postgresql" else ""
     port = free_port()
     webhook = hook(port, secret)
-    with outbox_with(tmp_path, webhook) as (store, outbox), closing(HookReceiver(port)) as receiver:
+    with (
+        outbox_with(tmp_path, webhook, database=database) as (store, outbox),
+        closing(HookReceiver(port)) as receiver,
+    ):
         add(store, outbox, event(1, block=10), event(2, block=11), event(3, block=12), event(4))
         with closing(HookDelivery(store, webhook)) as delivery:
             delivery.step()
