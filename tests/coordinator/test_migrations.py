@@ -76,7 +76,7 @@ def test_a_database_of_a_newer_version_is_refused_in_one_sentence(database: str)
     Store(database).close()
     engine = create_engine(database)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
     with pytest.raises(Misconfigured, match=r"^the coordinator's database is at revision 9999, this version .* update"):
         Store(database)
     engine.dispose()
