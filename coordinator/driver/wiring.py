@@ -7,12 +7,14 @@ from pathlib import Path
 
 import structlog
 
+from coordinator.blobs import KeptBlobs
 from coordinator.driver.batching import Batcher
 from coordinator.driver.clock import RENEW_SECONDS, ClockLease, HoldersSigner
 from coordinator.driver.driver import Driver
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.opener import RoundOpener
+from coordinator.driver.retention import Retention
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings, HookKind
@@ -73,12 +75,14 @@ class DriverProcess:
         self._leases[settings.runs[0]].held(time.time())
         self.notifier = Notifier(settings.redis_url, settings.runs[0])
         self.hooks = HookSender(settings, self._store, self._chain)
+        self._retention = Retention(settings, self._store, KeptBlobs.open(settings))
         self._clock = ClockLease(self._store, settings.state_dir / CLOCK_FILE)
         self._sender: Sender | None = None
         self._driver: Driver | None = None
         self._expire_at = self._take_at = 0.0
         self._stood_by = False
         self._take()
+        self._retention.start(lambda: self.driving)
 
     @property
     def driving(self) -> bool:
@@ -156,6 +160,7 @@ class DriverProcess:
     def close(self) -> None:
         """Releases the key and the clock and closes the connections."""
         self.hooks.close()
+        self._retention.close()
         self._stand_by()
         self._clock.close()
         self._chain.close()
