@@ -53,7 +53,7 @@ CONFIGURATION = {
 
 
 class PrecheckQueue:
-    """The orders of one run. Threads may share it."""
+    """The orders of one coordinator, named by its first ``run``. Threads may share it."""
 
     def __init__(self, redis_url: str, run: int) -> None:
         self._redis = Redis.from_url(redis_url, socket_timeout=ANSWERING_SECONDS)

@@ -49,7 +49,7 @@ REORDER_SECONDS = 10.0
 
 
 class Uploads:
-    """The uploads of one run to ``objects``; None where the store signs no URLs."""
+    """The uploads to ``objects``; None where the store signs no URLs."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Uploads:
     def of(
         cls, settings: CoordinatorSettings, store: Store, artifacts: ArtifactIntake, objects: Objects | None
     ) -> Uploads:
-        """Returns the uploads of the settings' run, with a queue where they go to an object store."""
+        """Returns the uploads of the settings' runs, with a queue where they go to an object store."""
         queue = None
         if objects is not None:
             from coordinator.api.precheck import PrecheckQueue  # most coordinators need no Celery
 
-            queue = PrecheckQueue(settings.redis_url, settings.run)
+            queue = PrecheckQueue(settings.redis_url, settings.runs[0])
         return cls(store, artifacts, objects, queue, settings.max_artifact_bytes)
 
     def close(self) -> None:

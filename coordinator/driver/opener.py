@@ -24,9 +24,10 @@ from coordinator.driver.pacing import (
 )
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
-from coordinator.settings import CoordinatorSettings
+from coordinator.settings import CoordinatorSettings, HookKind
 from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow
+from coordinator.webhooks.outbox import HookOutbox
 from protocol.chain.structs import most_reserved
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
@@ -44,9 +45,11 @@ class RoundOpener:
     """Opens the rounds of one run."""
 
     def __init__(
-        self, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
+        self, run: int, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
     ) -> None:
+        self.run = run
         self._store, self._leases, self._sender, self._settings = store, leases, sender, settings
+        self._outbox = HookOutbox.of(settings)
         self._rules_hash = rules_hash(encode_rules(rules))
         self._pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
         self._limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
@@ -61,7 +64,7 @@ class RoundOpener:
         """Opens a round if one is due and possible. Returns True if it opened one."""
         if time.monotonic() < self._not_before:
             return False
-        run = market.runs[self._settings.run]
+        run = market.runs[self.run]
         progress, pacing = run_progress(run, self._settings.jobs_per_round), self._pacing
         waiting = self._held(market, run.id, now) or end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
@@ -89,6 +92,7 @@ class RoundOpener:
             held = session.get(HoldRow, run)
             if held is not None and held.state == DRAINING:
                 held.state, held.since = DRAINED, now
+                self._outbox.announce(session, HookKind.DRAINED, run, now, why=held.why)
         log.info("run_drained", run=run)
         return hold_sentence(held)
 
@@ -132,7 +136,7 @@ class RoundOpener:
             self._tries += 1
             self._not_before = time.monotonic() + RETRY_SECONDS
             return str(refusal)
-        log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
+        log.info("round_opened", run=run.id, step=run.step + 1, version=run.version, workers=len(able))
         return None
 
     def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
@@ -153,9 +157,9 @@ class RoundOpener:
             return
         self._waiting = waiting
         if waiting:
-            log.info("opening_waits", why=waiting)
+            log.info("opening_waits", run=self.run, why=waiting)
         with self._store.writing() as session:
-            upsert(session, [OpeningStatusRow(run=self._settings.run, waiting=waiting)])
+            upsert(session, [OpeningStatusRow(run=self.run, waiting=waiting)])
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:

@@ -38,10 +38,10 @@ DAY_SECONDS = 86400
 
 
 class Retention:
-    """Deletes one run's blobs. One thread calls ``sweep``, its own once ``start`` was called."""
+    """Deletes the blobs of the runs driven here. One thread calls ``sweep``, its own once ``start`` was called."""
 
     def __init__(self, settings: CoordinatorSettings, store: Store, blobs: KeptBlobs) -> None:
-        self._run, self._keep_days, self._store, self._blobs = settings.run, settings.keep_days, store, blobs
+        self._runs, self._keep_days, self._store, self._blobs = settings.runs, settings.keep_days, store, blobs
         self._abandoned_seconds = ABANDONED_SECONDS + settings.max_artifact_bytes / LEAST_BYTES_PER_SECOND
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -89,7 +89,7 @@ class Retention:
         """Notes rounds with blobs that ended since the last sweep; forgets those that a reorganisation reopened."""
         with self._store.writing() as session:
             held = or_(*(col(RoundRow.id).in_(select(row.round)) for row in (UploadRow, EvidenceRow)))
-            ended = select(RoundRow.id).where(RoundRow.run == self._run, held, _has_ended())
+            ended = select(RoundRow.id).where(col(RoundRow.run).in_(self._runs), held, _has_ended())
             known = set(session.exec(select(EndedRoundRow.round)))
             session.add_all(
                 EndedRoundRow(round=each, ended_at=now) for each in session.exec(ended) if each not in known
@@ -99,8 +99,8 @@ class Retention:
 
     def _due(self, before: float) -> Sequence[int]:
         with self._store.reading() as session:
-            appealed = select(RoundRow.parent).where(RoundRow.run == self._run, ~_has_ended())
-            mine = select(RoundRow.id).where(RoundRow.run == self._run)
+            appealed = select(RoundRow.parent).where(col(RoundRow.run).in_(self._runs), ~_has_ended())
+            mine = select(RoundRow.id).where(col(RoundRow.run).in_(self._runs))
             due = select(EndedRoundRow.round).where(
                 EndedRoundRow.ended_at <= before,
                 col(EndedRoundRow.round).in_(mine),

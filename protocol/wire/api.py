@@ -1,7 +1,7 @@
 """Bodies of the coordinator's HTTP API, shared by server and clients.
 
     GET  /health                              -> Health
-    GET  /status                              -> StatusReport
+    GET  /status?run=R                        -> StatusReport
     GET  /runs/{run}                          -> RunDescription
     GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
@@ -12,7 +12,7 @@
     PUT  /rounds/{round}/jobs/{job}/blob      signed   blob of what is on chain, by a juror -> ArtifactReceipt
     POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
-    GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
+    GET  /artifacts/{root}?run=R              -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 
@@ -65,11 +65,20 @@ class ErrorBody(Body):
 
 
 class Health(Body):
-    """The process answers and drives ``run``; ``head`` is the newest block that it has folded."""
+    """The process answers and drives ``run``; ``head`` is the newest block that it has folded.
+
+    ``runs`` are all runs that it drives, ``run`` the first of them; absent if it is the only one.
+    """
 
     ok: bool
     run: Id
     head: int
+    runs: list[Id] | None = None
+
+    @property
+    def driven(self) -> tuple[int, ...]:
+        """The runs that it drives."""
+        return tuple(self.runs or (self.run,))
 
 
 class ChainIdentity(Body):
