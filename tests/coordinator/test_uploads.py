@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -75,6 +76,10 @@ class Shop:
         """What checks artifacts here, with other settings."""
         blobs = ObjectBlobs(self.objects, "artifacts")
         return ArtifactIntake.of(self.settings.model_copy(update=changes), self.store, blobs, self.deployment)
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.worker.node, Role.WORKER, self.worker.key.address, self.swarm.run)
 
     @property
     def deployment(self) -> Deployment:
@@ -284,6 +289,19 @@ def test_a_store_that_answers_503_is_one_sentence_and_loses_nothing(shop: Shop) 
         assert uploader.client.artifact(shop.upload(uploader, 5, file)) == file
 
 
+def test_a_store_that_hangs_keeps_no_heartbeat_waiting(shop: Shop) -> None:
+    with shop.uploader() as uploader, ThreadPoolExecutor(48) as readers:
+        root = shop.upload(uploader, 6, shop.file(6))
+        with shop.outage.down(silent=True):
+            fetched = [readers.submit(httpx.get, f"{shop.url}/artifacts/{root.hex()}", timeout=60) for _ in range(48)]
+            until(lambda: len(shop.outage._open) >= 8, 10, "readers to wait for the store")
+            began = time.monotonic()
+            uploader.client.heartbeat(bodies.Heartbeat(node=shop.worker.node, version=0))
+            assert time.monotonic() - began < 5
+            assert not any(each.done() for each in fetched)
+        assert {each.result().status_code for each in fetched} <= {200, 503}
+
+
 def test_a_store_that_fails_while_a_file_is_examined_is_asked_again(shop: Shop) -> None:
     ticket = shop.ask(file := shop.file(7), 7)
     assert shop.send(ticket, file) == 200
@@ -297,7 +315,7 @@ def test_a_store_that_fails_while_a_file_is_examined_is_asked_again(shop: Shop) 
 
 
 def test_a_node_over_its_quota_is_told_how_much_it_uses(shop: Shop) -> None:
-    caller = Caller(shop.worker.node, Role.WORKER, shop.worker.key.address)
+    caller = shop.caller
     with shop.uploader() as uploader:
         shop.upload(uploader, 0, shop.file(0, 2))
     full = shop.intake(max_node_uploads=1)
@@ -314,8 +332,8 @@ def test_a_node_over_its_quota_is_told_how_much_it_uses(shop: Shop) -> None:
 
 
 def test_while_nobody_examines_uploads_they_go_to_the_coordinator(shop: Shop) -> None:
-    unattended = shop.settings.model_copy(update={"run": 99})
-    caller, file = Caller(shop.worker.node, Role.WORKER, shop.worker.key.address), shop.file(0)
+    unattended = shop.settings.model_copy(update={"run": "99"})
+    caller, file = shop.caller, shop.file(0)
     asked = bodies.UploadRequest(node=caller.node, size=len(file), file_hash=keccak(file))
     uploads = Uploads.of(unattended, shop.store, shop.artifacts, shop.objects)
     with closing(uploads), pytest.raises(Refused, match="its operator starts `assize coordinator precheck`"):
