@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from protocol.errors import Misconfigured
-from protocol.node.settings import NodeSettings, settings_config
+from protocol.node.settings import AmountText, NodeSettings, settings_config
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.availability import QuietHours
 from worker.engines.registry import find_engine
@@ -45,6 +45,7 @@ class WorkerSettings(NodeSettings):
             must have room for the run's async level and two more versions.
         weights_from: more sources of weights, such as other nodes, besides the relays that the coordinator names.
         serve_weights: host:port at which to serve the versions this node holds to others; empty for not at all.
+        least_price: least price of a unit for which to take jobs, such as 5wei; 0 for any.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
@@ -61,6 +62,7 @@ class WorkerSettings(NodeSettings):
     weights_disk_gib: float = Field(default=0, ge=0)
     weights_from: list[str] = Field(default_factory=list)
     serve_weights: str = ""
+    least_price: AmountText = "0"
     traps: Path | None = None
 
     @field_validator("weights_mib_per_second")

@@ -51,10 +51,10 @@ async def health(request: Request) -> api.Health:
     return await run_in_threadpool(_service(request).health)
 
 
-@router.get("/status")
-async def status(request: Request) -> api.StatusReport:
-    """Show live counts of the run."""
-    return await run_in_threadpool(_service(request).status)
+@router.get("/status", response_model_exclude_unset=True)
+async def status(request: Request, details: bool = False) -> api.StatusReport:
+    """Show live counts of the run; with ``details`` also the offers of nodes and why they are not listed."""
+    return await run_in_threadpool(_service(request).status, details)
 
 
 @router.get("/metrics")

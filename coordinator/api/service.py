@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from sqlmodel import Session
+from sqlmodel import Session, col, delete
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
@@ -26,7 +26,7 @@ from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store, upsert
-from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
+from coordinator.tables import CursorRow, HeartbeatRow, OfferRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
 from protocol.wire import api
@@ -85,13 +85,13 @@ class CoordinatorService:
             cursor = session.get(CursorRow, 1)
             return api.Health(ok=True, run=self.settings.run, head=cursor.number if cursor else 0)
 
-    def status(self) -> api.StatusReport:
-        """Returns the live counts."""
+    def status(self, details: bool = False) -> api.StatusReport:
+        """Returns the live counts; with ``details`` also offers of nodes and the reasons why they are not listed."""
         now = time.time()
         leased = self._leased(now)
         with self._store.reading() as session:
             limits = self._limits(session)
-            return status.status(session, self.settings.run, leased, self.settings.lease_seconds, limits, now)
+            return status.status(session, self.settings.run, leased, self.settings.lease_seconds, limits, now, details)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
@@ -139,9 +139,8 @@ class CoordinatorService:
         if run is None or (body := session.get(RulesRow, run.rules_hash)) is None:
             return None
         if body.hash not in self._limits_by_rules:
-            self._limits_by_rules[body.hash] = ListingLimits(
-                self.settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
-            )
+            rules = decode_rules(body.body, body.hash)
+            self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
         return self._limits_by_rules[body.hash]
 
     def _store_heartbeat(self, heartbeat: api.Heartbeat, now: float) -> None:
@@ -152,13 +151,17 @@ class CoordinatorService:
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
+        offer = None if heartbeat.offer is None else heartbeat.offer.model_dump_json()
         with self._store.reading() as session:
-            last = session.get(HeartbeatRow, heartbeat.node)
-        content = (row.version, row.available, row.hardware)
-        if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
+            last, offered = session.get(HeartbeatRow, heartbeat.node), session.get(OfferRow, heartbeat.node)
+        content = (row.version, row.available, row.hardware, offer)
+        known = last and (last.version, last.available, last.hardware, None if offered is None else offered.offer)
+        if last and known == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            upsert(session, [row])
+            upsert(session, [row] if offer is None else [row, OfferRow(node=heartbeat.node, offer=offer)])
+            if offer is None and offered is not None:
+                session.exec(delete(OfferRow).where(col(OfferRow.node) == heartbeat.node))
 
     def assignments(self, node: int) -> api.Assignments:
         """Returns the rounds that wait for the node's work. Raises ``Refused`` for a banned node that has none."""
