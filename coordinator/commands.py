@@ -38,10 +38,10 @@ def serve(env_file: EnvFile = None) -> None:
     wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    rules = read_rules(settings, checked_run(chain, settings.run))
+    rules = [read_rules(file, run, checked_run(chain, run)) for run, file in settings.rules_files.items()]
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
-    keep_rules(store, rules)
+    keep_rules(store, *rules)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
     structlog.get_logger().info("tables", found=store.migrated)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
@@ -90,7 +90,7 @@ def precheck(env_file: EnvFile = None) -> None:
 @app.command()
 @guard
 def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
-    """Checks disk, key, database, Redis, chain, rules and escrow; exits 1 if a check fails."""
+    """Checks disk, key, database, Redis, store, chain, rules and escrow; exits 1 if a check fails."""
     from coordinator.doctor import diagnose
     from coordinator.settings import CoordinatorSettings
 
@@ -101,12 +101,13 @@ def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
 @guard
 def status(
     url: Annotated[str, typer.Option(help="The coordinator's URL.")] = "http://127.0.0.1:8000",
+    run: Annotated[int | None, typer.Option("--run", help="Run; omitted, the coordinator's first one.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Shows the live counts of a running coordinator."""
     from protocol.transport.coordinator import CoordinatorClient
 
-    client = CoordinatorClient(url)
+    client = CoordinatorClient(url, run=run)
     try:
         show(client.status(details=True).model_dump(), json, "coordinator")
     finally:

@@ -25,7 +25,9 @@ app = typer.Typer()
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]
-RunOption = Annotated[int | None, typer.Option("--run", help="Id of the run; omitted, the one that is driven here.")]
+RunOption = Annotated[
+    int | None, typer.Option("--run", help="Id of the run; may be omitted if one alone is driven here.")
+]
 Node = Annotated[int, typer.Argument(help="Id of the node.")]
 Why = Annotated[str, typer.Option("--why", help="Reason, one line, shown to nodes and in the status.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -159,7 +161,7 @@ def webhooks(
     """Shows how the deliveries to each webhook go; with --test, one that had ended and takes the test goes on."""
     from coordinator.webhooks.sender import hook_rows, try_webhook
 
-    with _opened(env_file, None) as (store, settings, _):
+    with _opened(env_file, None, needs_run=False) as (store, settings, _):
         tried = {each.shown: try_webhook(store, each) for each in settings.webhooks} if test else {}
         with store.reading() as session:
             rows = hook_rows(session, settings)
@@ -169,17 +171,21 @@ def webhooks(
 
 
 @contextmanager
-def _opened(env_file: Path | None, run: int | None) -> Iterator[tuple[Store, CoordinatorSettings, int]]:
+def _opened(
+    env_file: Path | None, run: int | None, needs_run: bool = True
+) -> Iterator[tuple[Store, CoordinatorSettings, int]]:
     """Opens the coordinator's database; yields it, the settings and the number of the run."""
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
 
     settings = CoordinatorSettings.read(env_file)
-    if run not in (None, settings.run):
-        raise Misconfigured(f"invalid run {run}: expected {settings.run}, which is driven here")
+    number = settings.runs[0] if run is None and (len(settings.runs) == 1 or not needs_run) else run
+    if number not in settings.runs:
+        given = "no run given" if number is None else f"invalid run {number}"
+        raise Misconfigured(f"{given}: expected {' or '.join(map(str, settings.runs))}, driven here")
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     try:
-        yield store, settings, settings.run
+        yield store, settings, number
     finally:
         store.close()

@@ -37,20 +37,18 @@ class Quota:
 
 
 class ArtifactIntake:
-    """The artifacts of one run, as nodes send them."""
+    """The artifacts of the runs driven here, as nodes send them."""
 
-    def __init__(
-        self, run: int, store: Store, blobs: OwnBlobs, deployment: Deployment, limits: Limits, quota: Quota
-    ) -> None:
-        self.run, self.blobs = run, blobs
+    def __init__(self, store: Store, blobs: OwnBlobs, deployment: Deployment, limits: Limits, quota: Quota) -> None:
+        self.blobs = blobs
         self._store, self._deployment, self._limits, self._quota = store, deployment, limits, quota
 
     @classmethod
     def of(cls, settings: CoordinatorSettings, store: Store, blobs: OwnBlobs, deployment: Deployment) -> ArtifactIntake:
-        """Returns the intake of the settings' run, within their limits."""
+        """Returns the intake within the settings' limits."""
         limits = Limits(file_bytes=settings.max_artifact_bytes)
         quota = Quota(settings.max_node_uploads, settings.max_node_bytes)
-        return cls(settings.run, store, blobs, deployment, limits, quota)
+        return cls(store, blobs, deployment, limits, quota)
 
     def check_upload(self, caller: Caller, round_id: int, job: int, size: int = 0) -> None:
         """Raises ``Refused`` before an artifact is read: another node's job, the work phase has ended, or a full quota.
@@ -58,7 +56,7 @@ class ArtifactIntake:
         ``size`` is that of the artifact's file as far as it is known.
         """
         with self._store.reading() as session:
-            check_assigned(self.open_round(session, round_id), caller.node, (job,))
+            check_assigned(self.open_round(session, caller.run, round_id), caller.node, (job,))
             sent = (UploadRow.round == round_id, UploadRow.job == job, UploadRow.node == caller.node)
             if session.exec(select(UploadRow.root).where(*sent).limit(1)).first() is None:  # else it may be sent again
                 self._check_quota(session, caller.node, size)
@@ -73,7 +71,7 @@ class ArtifactIntake:
             Unavailable: the artifact cannot be stored.
         """
         with self._store.reading() as session:
-            check_assigned(self.open_round(session, round_id), caller.node, (job,))
+            check_assigned(self.open_round(session, caller.run, round_id), caller.node, (job,))
         data = file.read()
         return self.take(caller.node, round_id, job, data, file_hash), len(data)
 
@@ -122,7 +120,7 @@ class ArtifactIntake:
             raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
 
     def _check_quota(self, session: Session, node: int, size: int) -> None:
-        live = select(RoundRow.id).where(RoundRow.run == self.run, col(RoundRow.state) < State.SETTLED)
+        live = select(RoundRow.id).where(col(RoundRow.state) < State.SETTLED)
         mine = select(func.count(), func.coalesce(func.sum(UploadRow.size), 0)).where(
             UploadRow.node == node, col(UploadRow.round).in_(live)
         )
@@ -133,11 +131,11 @@ class ArtifactIntake:
                 f"{size} bytes more would pass {self._quota.uploads} artifacts or {self._quota.size} bytes"
             )
 
-    def open_round(self, session: Session, round_id: int) -> RoundRow:
-        """Returns a round whose work phase has not ended. Raises ``Refused`` for any other."""
+    def open_round(self, session: Session, run: int, round_id: int) -> RoundRow:
+        """Returns a round of the run whose work phase has not ended. Raises ``Refused`` for any other."""
         round_ = session.get(RoundRow, round_id)
-        if round_ is None or round_.run != self.run:
-            raise missing(f"no round {round_id} of run {self.run} here")
+        if round_ is None or round_.run != run:
+            raise missing(f"no round {round_id} of run {run} here")
         if round_.state != State.OPEN or time.time() > round_.deadline:
             raise conflicting(f"the work phase of round {round_id} has ended")
         return round_

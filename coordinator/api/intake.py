@@ -40,7 +40,7 @@ MOST_URI_BYTES = 1024
 
 
 class Intake:
-    """The uploads and claims of one run."""
+    """The uploads and claims of the runs driven here."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Intake:
         deployment: Deployment,
         signer: auth.Signer,
     ) -> None:
-        self._run, self._store, self._deployment, self._signer = artifacts.run, store, deployment, signer
+        self._store, self._deployment, self._signer = store, deployment, signer
         self._artifacts, self._evidence = artifacts, evidence_blobs
 
     def check_restoring(self, caller: Caller, round_id: int, job: int) -> None:
@@ -85,20 +85,20 @@ class Intake:
                     return leaf.root, row.node
         raise missing(f"job {job} of round {round_id} was not submitted, in the blocks that this coordinator has read")
 
-    def find_artifact(self, root: bytes) -> tuple[int, Iterator[bytes]]:
-        """Returns size and pieces of an artifact's blob; raises ``NotHeld`` for an unknown root.
+    def find_artifact(self, run: int, root: bytes) -> tuple[int, Iterator[bytes]]:
+        """Returns size and pieces of an artifact's blob; raises ``NotHeld``, signed for the run, for an unknown root.
 
         The store decides, not the database: one that was lost may not make this store refuse what it gave a receipt
         for. Nor is anything refused while the store does not answer.
         """
         found = self._artifacts.blobs.pieces(root)
         if found is None:
-            raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(root))
+            raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(run, root))
         return found
 
-    def _refusal(self, root: bytes) -> StoreRefusal:
+    def _refusal(self, run: int, root: bytes) -> StoreRefusal:
         now, deployment = int(time.time()), self._deployment
-        statement = auth.refusal(deployment.chain_id, deployment.rounds, self._run, root, now)
+        statement = auth.refusal(deployment.chain_id, deployment.rounds, run, root, now)
         return StoreRefusal(root=root, time=now, signature=self._signer.sign_typed(statement))
 
     def receipt(self, caller: Caller, round_id: int, request: ReceiptRequest) -> StoreReceipt:
@@ -113,7 +113,9 @@ class Intake:
             leaves = unpack_leaves(request.leaves)
         with self._store.reading() as session:
             check_assigned(
-                self._artifacts.open_round(session, round_id), caller.node, tuple(leaf.job for leaf in leaves)
+                self._artifacts.open_round(session, caller.run, round_id),
+                caller.node,
+                tuple(leaf.job for leaf in leaves),
             )
             _check_uploaded(session, round_id, caller.node, leaves)
         lost = [leaf for leaf in leaves if not self._artifacts.blobs.has(leaf.root)]
@@ -122,7 +124,7 @@ class Intake:
                 f"the artifact 0x{lost[0].root.hex()} of job {lost[0].job} is no longer here: upload it again"
             )
         now, deployment = int(time.time()), self._deployment
-        stated = (deployment.chain_id, deployment.rounds, self._run, round_id, request.node, request.leaves, now)
+        stated = (deployment.chain_id, deployment.rounds, caller.run, round_id, request.node, request.leaves, now)
         return StoreReceipt(time=now, signature=self._signer.sign_typed(auth.receipt(*stated)))
 
     def store_submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
@@ -139,7 +141,7 @@ class Intake:
         with self._store.writing() as session:
             take_turn(session, "claims", round_id, claim.node)  # two claims at once may name the same jobs
             if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
-                round_ = self._artifacts.open_round(session, round_id)
+                round_ = self._artifacts.open_round(session, caller.run, round_id)
                 check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
                 _check_new(session, round_, claim)
                 _check_uploaded(session, round_id, caller.node, leaves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -39,22 +40,24 @@ WHOLE_BYTES = 64 << 10
 
 router = APIRouter()
 Id = Annotated[int, Path(ge=0, lt=1 << 63)]
+OfRun = Annotated[int | None, Query(ge=0, lt=1 << 63)]
 Job = Annotated[int, Path(ge=0, le=255)]
 Root = Annotated[str, Path(pattern=r"^(0x)?[0-9a-fA-F]{64}$")]
 UploadName = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 _Body = TypeVar("_Body", bound=api.Body)
 
 
-@router.get("/health")
+@router.get("/health", response_model_exclude_none=True)  # clients of before know no `runs`
 async def health(request: Request) -> api.Health:
     """Report that the process answers and can read its database."""
     return await run_in_threadpool(_service(request).health)
 
 
 @router.get("/status", response_model_exclude_unset=True)
-async def status(request: Request, details: bool = False) -> api.StatusReport:
-    """Show live counts of the run; with ``details`` also the offers of nodes and why they are not listed."""
-    return await run_in_threadpool(_service(request).status, details)
+async def status(request: Request, run: OfRun = None, details: bool = False) -> api.StatusReport:
+    """Show live counts of a run, or of the first one; with ``details`` also the offers of nodes and reasons."""
+    service = _service(request)
+    return await run_in_threadpool(service.status, service.driven(run), details)
 
 
 @router.get("/metrics")
@@ -81,7 +84,7 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
     caller, heartbeat = await _signed(request, api.Heartbeat)
     if heartbeat.node != caller.node:
         raise forbidden(f"wrong signer: expected node {heartbeat.node} of the heartbeat, not node {caller.node}")
-    return await run_in_threadpool(_service(request).heartbeat, heartbeat)
+    return await run_in_threadpool(_service(request).heartbeat, caller.run, heartbeat)
 
 
 @router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())
@@ -95,7 +98,7 @@ async def assignments(
     service, until = _service(request), time.monotonic() + wait
     while True:
         turn = service.poller.turn
-        found = await run_in_threadpool(service.assignments, node)
+        found = await run_in_threadpool(service.assignments, caller.run, node)
         left = until - time.monotonic()
         if found.rounds or left <= 0:
             return found
@@ -134,8 +137,7 @@ async def uploaded(
     until = time.monotonic() + wait
     while ticket.state == "checking" and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        if await run_in_threadpool(service.uploads.state, name) != "checking":
-            ticket = await run_in_threadpool(service.uploads.told, caller, name)
+        ticket = await run_in_threadpool(service.uploads.ticket, name)
     return ticket
 
 
@@ -172,9 +174,11 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 
 
 @router.get("/artifacts/{root}")
-async def kept_artifact(request: Request, root: Root) -> Response:
-    """Return an artifact's blob: its head, then its file."""
-    return await run_in_threadpool(_blob, _service(request).intake.find_artifact, _bytes(root), BLOB)
+async def kept_artifact(request: Request, root: Root, run: OfRun = None) -> Response:
+    """Return an artifact's blob: its head, then its file; a signed refusal is for the run, or for the first one."""
+    service = _service(request)
+    find = partial(service.intake.find_artifact, service.driven(run))
+    return await run_in_threadpool(_blob, find, _bytes(root), BLOB)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))

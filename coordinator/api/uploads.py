@@ -23,6 +23,7 @@ from coordinator.api.artifacts import ArtifactIntake
 from coordinator.api.bodies import LEAST_BYTES_PER_SECOND
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import forbidden, missing, too_large, too_many
+from coordinator.blobs import INCOMING
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import GrantRow, RoundRow
@@ -33,9 +34,6 @@ from protocol.wire.api import UploadRequest, UploadTicket
 
 if TYPE_CHECKING:
     from coordinator.api.precheck import PrecheckQueue
-
-INCOMING = "incoming"
-"""Prefix of uploaded files that were not examined yet."""
 
 MOST_OPEN = 16
 """Most uploads of one node that are open or being examined."""
@@ -51,7 +49,7 @@ REORDER_SECONDS = 10.0
 
 
 class Uploads:
-    """The uploads of one run to ``objects``; None where the store signs no URLs."""
+    """The uploads to ``objects``; None where the store signs no URLs."""
 
     def __init__(
         self,
@@ -68,12 +66,12 @@ class Uploads:
     def of(
         cls, settings: CoordinatorSettings, store: Store, artifacts: ArtifactIntake, objects: Objects | None
     ) -> Uploads:
-        """Returns the uploads of the settings' run, with a queue where they go to an object store."""
+        """Returns the uploads of the settings' runs, with a queue where they go to an object store."""
         queue = None
         if objects is not None:
             from coordinator.api.precheck import PrecheckQueue  # most coordinators need no Celery
 
-            queue = PrecheckQueue(settings.redis_url, settings.run)
+            queue = PrecheckQueue(settings.redis_url, settings.runs[0])
         return cls(store, artifacts, objects, queue, settings.max_artifact_bytes)
 
     def close(self) -> None:
@@ -147,10 +145,13 @@ class Uploads:
             self._queue.order(name)
         return self._ticket(row, objects)
 
-    def state(self, name: str) -> str:
-        """Returns the state of an upload; empty for an unknown one."""
+    def ticket(self, name: str) -> UploadTicket:
+        """Returns an upload's state. Raises ``Refused`` for an unknown one, and ``Unavailable``."""
         with self._store.reading() as session:
-            return session.exec(select(GrantRow.state).where(GrantRow.name == name)).first() or ""
+            row = session.get(GrantRow, name)
+        if row is None:
+            raise missing(f"no upload {name} here: ask for another")
+        return self._ticket(row, self._offered())
 
     def examine(self, name: str) -> None:
         """Takes an uploaded file if it is what was announced; what is wrong with it becomes the upload's answer.

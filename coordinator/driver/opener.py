@@ -49,8 +49,9 @@ class RoundOpener:
     """Opens the rounds of one run."""
 
     def __init__(
-        self, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
+        self, run: int, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
     ) -> None:
+        self.run = run
         self._store, self._leases, self._sender, self._settings = store, leases, sender, settings
         self._outbox = HookOutbox.of(settings)
         self._rules_hash = rules_hash(encode_rules(rules))
@@ -68,7 +69,7 @@ class RoundOpener:
         """Opens a round if one is due and possible. Returns True if it opened one."""
         if time.monotonic() < self._not_before:
             return False
-        run = market.runs[self._settings.run]
+        run = market.runs[self.run]
         progress, pacing = run_progress(run, self._settings.jobs_per_round), self._pacing
         waiting = self._held(market, run.id, now) or end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
@@ -140,7 +141,7 @@ class RoundOpener:
             self._tries += 1
             self._not_before = time.monotonic() + RETRY_SECONDS
             return str(refusal)
-        log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
+        log.info("round_opened", run=run.id, step=run.step + 1, version=run.version, workers=len(able))
         return None
 
     def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
@@ -175,9 +176,9 @@ class RoundOpener:
             return
         self._waiting = waiting
         if waiting:
-            log.info("opening_waits", why=waiting)
+            log.info("opening_waits", run=self.run, why=waiting)
         with self._store.writing() as session:
-            upsert(session, [OpeningStatusRow(run=self._settings.run, waiting=waiting)])
+            upsert(session, [OpeningStatusRow(run=self.run, waiting=waiting)])
 
 
 def jobs_owed(market: Market) -> Counter[int]:

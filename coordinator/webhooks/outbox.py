@@ -32,7 +32,7 @@ class HookOutbox:
     @classmethod
     def of(cls, settings: CoordinatorSettings) -> HookOutbox:
         """Returns the outbox of a coordinator's webhooks."""
-        return cls(settings.webhooks, (settings.run,))
+        return cls(settings.webhooks, settings.runs)
 
     def __bool__(self) -> bool:
         return bool(self._webhooks)

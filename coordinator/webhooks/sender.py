@@ -28,6 +28,7 @@ from coordinator.store import Store
 from coordinator.tables import HookDeliveryRow, HookEventRow, HookRow
 from coordinator.webhooks.events import HookEvent, body_of, event_id
 from coordinator.webhooks.outbox import HookOutbox
+from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import most_reserved
 from protocol.deadlines import bounded, within
@@ -224,9 +225,13 @@ class HookSender:
                 pause = IDLE_SECONDS * 5
 
     def look(self) -> float:
-        """Notes whether the escrow is low in the newest final block; returns the pause until the next look."""
+        """Notes whether an escrow is low in the newest final block; returns the pause until the next look."""
         _, final = self._chain.head_and_final()
-        number, block = self._settings.run, self._chain.block(final)
+        for number in self._settings.runs:
+            self._look_at(number, self._chain.block(final))
+        return CONDITION_SECONDS
+
+    def _look_at(self, number: int, block: Block) -> None:
         run = self._chain.pinned(block).run(number)
         terms = run.terms
         reserved = most_reserved(
@@ -236,11 +241,10 @@ class HookSender:
         seen = Seen(block.timestamp, {}, {}, {number: run}, {}, {})
         with self._store.writing() as session:
             for key, notice in conditions(followed, seen, NoticeFigures()).items():
-                facts = {"escrow_wei": str(run.escrow), "round_wei": str(reserved), "block": final}
+                facts = {"escrow_wei": str(run.escrow), "round_wei": str(reserved), "block": block.number}
                 told = facts | {"text": "" if notice is None else notice.text}
                 event = HookEvent(event_id(uuid.uuid4()), HookKind.ESCROW, number, int(time.time()), 0, told)
                 self._outbox.condition(session, key, event, notice is not None)
-        return CONDITION_SECONDS
 
 
 def hook_rows(session: Session, settings: CoordinatorSettings) -> list[dict[str, object]]:

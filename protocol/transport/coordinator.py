@@ -48,7 +48,8 @@ class _Unreadable(Rejected):
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it drives. Without
+    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it
+    drives, and takes the first of several. Without
     a signer only the public paths work.
     """
 
@@ -84,8 +85,12 @@ class CoordinatorClient:
         return _parse(api.Health, self._send("GET", "/health"))
 
     def status(self, details: bool = False) -> api.StatusReport:
-        """Returns the live counts; with ``details`` also offers of nodes and the reasons why they are not listed."""
-        path = "/status?details=true" if details else "/status"
+        """Returns the live counts of the client's run, or of the first one that the coordinator drives.
+
+        With ``details``, nodes have their offers and the reasons why they are not listed.
+        """
+        path = f"/status{self._of_run()}"
+        path += f"{'&' if '?' in path else '?'}details=true" if details else ""
         return _parse(api.StatusReport, self._send("GET", path, limit=STATUS_BYTES))
 
     def run(self, run: int) -> api.RunDescription:
@@ -119,6 +124,17 @@ class CoordinatorClient:
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
         return _parse(api.ArtifactReceipt, answer).root
 
+    def ask_upload(self, round_id: int, job: int, asked: api.UploadRequest) -> api.UploadTicket:
+        """Asks to upload a job's file to the object store; `Rejected` where files are uploaded to the coordinator."""
+        body = asked.model_dump_json().encode()
+        path = f"/rounds/{round_id}/jobs/{job}/uploads"
+        return _parse(api.UploadTicket, self._send("POST", path, body, signed=True))
+
+    def uploaded(self, name: str, wait_seconds: int = 0) -> api.UploadTicket:
+        """Tells of an upload that was sent; waits up to ``wait_seconds`` for its examination."""
+        path = f"/uploads/{name}?wait={wait_seconds}"
+        return _parse(api.UploadTicket, self._send("POST", path, signed=True, extra_seconds=wait_seconds))
+
     def restore(self, round_id: int, job: int, blob: bytes) -> None:
         """Puts the blob of a submitted job back into a store that lacks it; raises `Rejected` if it does not."""
         answer = self._send("PUT", f"/rounds/{round_id}/jobs/{job}/blob", blob, signed=True, extra_seconds=45)
@@ -140,7 +156,7 @@ class CoordinatorClient:
 
     def blob(self, root: bytes, limit: int) -> bytes:
         """Returns head and file of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
-        blob = self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+        blob = self._send("GET", f"/artifacts/0x{root.hex()}{self._of_run()}", limit=limit)
         parse_blob(blob, root)
         return blob
 
@@ -189,6 +205,9 @@ class CoordinatorClient:
         ):
             answer = deadline.extended(pieces(response, limit, "the coordinator"))
             return _checked(response.status_code, b"".join(answer))
+
+    def _of_run(self) -> str:
+        return "" if self._run is None else f"?run={self._run}"
 
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:

@@ -1,7 +1,7 @@
 """Bodies of the coordinator's HTTP API, shared by server and clients.
 
     GET  /health                              -> Health
-    GET  /status?details=true                 -> StatusReport, with offers and reasons of nodes
+    GET  /status?run=R&details=true           -> StatusReport; with details, offers and reasons of nodes
     GET  /runs/{run}                          -> RunDescription
     GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
@@ -12,7 +12,7 @@
     PUT  /rounds/{round}/jobs/{job}/blob      signed   blob of what is on chain, by a juror -> ArtifactReceipt
     POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
-    GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
+    GET  /artifacts/{root}?run=R              -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 
@@ -39,6 +39,8 @@ Job = Annotated[int, Field(ge=0, le=255)]
 Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, Field(max_length=2000)]
 Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+HeaderName = Annotated[str, Field(pattern=r"^(content-type|x-(amz|goog|ms)-[a-z-]{1,60})$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,1000}$")]
 NodeState = Literal["alive", "late", "dead", "unlisted"]
 
 
@@ -64,11 +66,20 @@ class ErrorBody(Body):
 
 
 class Health(Body):
-    """The process answers and drives ``run``; ``head`` is the newest block that it has folded."""
+    """The process answers and drives ``run``; ``head`` is the newest block that it has folded.
+
+    ``runs`` are all runs that it drives, ``run`` the first of them; absent if it is the only one.
+    """
 
     ok: bool
     run: Id
     head: int
+    runs: list[Id] | None = None
+
+    @property
+    def driven(self) -> tuple[int, ...]:
+        """The runs that it drives."""
+        return tuple(self.runs or (self.run,))
 
 
 class ChainIdentity(Body):
@@ -211,7 +222,7 @@ class UploadTicket(Body):
     state: Literal["open", "checking", "stored", "refused"]
     method: Literal["PUT"] = "PUT"
     url: Annotated[str, Field(max_length=8000)] = ""
-    headers: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=1000)]] = {}
+    headers: dict[HeaderName, HeaderValue] = {}
     expires_at: Seconds = 0
     root: Bytes32 | None = None
     why: Text = ""

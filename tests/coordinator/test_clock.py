@@ -60,6 +60,13 @@ def end(url: str) -> None:
         session.exec(update(ClockRow).values(ends_at=0.0))
 
 
+def pause(process: DriverProcess) -> None:
+    """Stops the renewals, as a stopped process does, which would tell it that it has lost the clock."""
+    process._clock._released.set()
+    assert process._clock._renewer is not None
+    process._clock._renewer.join()
+
+
 def take_over(url: str, process: DriverProcess) -> None:
     """Makes a process take the clock, between two renewals of the former holder's."""
     process._take_at = 0.0
@@ -96,10 +103,10 @@ def test_a_former_holder_neither_writes_nor_sends_and_stands_by(
 ) -> None:
     first, second = machine("first", first_round_nodes=1), machine("second", first_round_nodes=1)
     first.tick()
+    pause(first)
     take_over(database, second)
-    first._clock.lost = False  # it was paused: its renewal has not told it yet
     before = swarm.anvil.mined_from(swarm.coordinator.address)
-    first._leases.grant(swarm.workers[0].node, 2.0**40)
+    first._leases[swarm.run].grant(swarm.workers[0].node, 2.0**40)
     with opened(database) as store, store.reading() as session:
         cursor = session.exec(select(CursorRow.position)).one()
     swarm.anvil.rpc.call("evm_mine")
@@ -118,6 +125,7 @@ def test_a_former_holder_signs_no_transaction(
     first, second = machine("first"), machine("second")
     sender = first._sender
     assert sender is not None
+    pause(first)
     take_over(database, second)
     with pytest.raises(ClockLost):
         sender.signer.sign_transaction({})
