@@ -13,8 +13,9 @@ from sqlmodel import col, select, update
 
 from coordinator.driver.clock import ClockLease, ClockLost
 from coordinator.driver.wiring import DriverProcess
+from coordinator.settings import WebhookSettings
 from coordinator.store import Store
-from coordinator.tables import ClockRow, CursorRow
+from coordinator.tables import ClockRow, CursorRow, HookEventRow
 from protocol.errors import Unavailable
 from tests.coordinator.swarm import Swarm
 from tests.postgresql import new_database
@@ -79,9 +80,12 @@ def take_over(url: str, process: DriverProcess) -> None:
 
 
 def test_one_drives_and_another_takes_over_when_it_ends(
-    swarm: Swarm, database: str, machine: Callable[..., DriverProcess]
+    swarm: Swarm, database: str, machine: Callable[..., DriverProcess], tmp_path: Path
 ) -> None:
-    first, second = machine("first"), machine("second")
+    secret = tmp_path / "webhook.secret"
+    secret.write_text("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+    webhooks = (WebhookSettings(url="http://127.0.0.1:9", secret_file=secret),)
+    first, second = machine("first", webhooks=webhooks), machine("second", webhooks=webhooks)
     assert (first.driving, second.driving) == (True, False)
     first.tick()
     second.tick()
@@ -90,6 +94,8 @@ def test_one_drives_and_another_takes_over_when_it_ends(
     second._take_at = 0.0
     second.tick()
     assert second.driving
+    with opened(database) as store, store.reading() as session:
+        assert session.exec(select(HookEventRow.kind)).all() == ["clock.taken_over"]
 
 
 def test_a_former_holder_neither_writes_nor_sends_and_stands_by(
