@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,8 +15,8 @@ from sqlmodel import col, select, update
 from coordinator.driver.clock import ClockLease, ClockLost
 from coordinator.driver.wiring import DriverProcess
 from coordinator.settings import WebhookSettings
-from coordinator.store import Store
-from coordinator.tables import ClockRow, CursorRow, HookEventRow
+from coordinator.store import IDLE_SECONDS, Store, upsert
+from coordinator.tables import ClockRow, CursorRow, HookEventRow, RulesRow
 from protocol.errors import Unavailable
 from tests.coordinator.swarm import Swarm
 from tests.postgresql import new_database
@@ -156,3 +157,20 @@ def test_the_place_of_a_process_that_was_killed_is_taken_at_once(database: str, 
             assert again.take()
             with store.reading() as session:
                 assert session.exec(select(col(ClockRow.epoch))).one() == 2
+
+
+@pytest.mark.long
+def test_a_holder_that_is_stopped_in_a_transaction_keeps_the_next_one_waiting_for_seconds_only(
+    postgresql: str, tmp_path: Path
+) -> None:
+    rules = RulesRow(hash=b"\x01" * 32, body=b"{}")
+    with opened(new_database(postgresql)) as store, closing(ClockLease(store, tmp_path / "clock.lock")) as clock:
+        assert clock.take()
+        stopped = store.checked_by(clock.check).writing()
+        upsert(stopped.__enter__(), [rules])
+        began = time.monotonic()
+        with store.writing() as session:
+            upsert(session, [rules])  # waits until the server has ended the other transaction
+        assert IDLE_SECONDS - 1 < time.monotonic() - began < 2 * IDLE_SECONDS
+        with pytest.raises(Unavailable, match="database does not answer"):
+            stopped.__exit__(None, None, None)
