@@ -48,6 +48,7 @@ from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
 from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
+from worker.offering import offer_of
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
 from worker.prover import Deployed, Work
@@ -417,7 +418,10 @@ class Worker:
             version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
                 available = self.available
-                beat = Heartbeat(node=self.node, version=version, hardware=self.hardware, available=available)
+                offer = offer_of(self.settings, self.hardware, self.producer)
+                beat = Heartbeat(
+                    node=self.node, version=version, hardware=self.hardware, available=available, offer=offer
+                )
                 reply = self.client.heartbeat(beat)
                 self._note_listing(available)
                 if reply.reasons != told:
