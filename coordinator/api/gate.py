@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import bindparam, insert, tuple_
 from sqlalchemy.exc import IntegrityError
@@ -24,7 +24,7 @@ class Caller:
     node: int
     role: Role
     key: str
-    run: int = 0
+    run: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Gate:
     def check_known(self, headers: Mapping[str, str]) -> None:
         """Refuses an unknown address by reading only. Raises ``Refused``; the signature is not checked here."""
         with self._store.reading() as session:
-            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
+            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), ""), 0).key)
 
     def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
         """Returns the node that signed the request, and its body's hash.
@@ -81,7 +81,7 @@ class Gate:
             signed = recover_request(headers, audience, method, path, now)
         try:
             with self._store.writing() as session:
-                caller = _node_of(session, signed.address)
+                caller = _node_of(session, signed.address, audience.run)
                 used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
                 session.connection().execute(insert(NonceRow).values(used))
                 if now >= self._forget_at:
@@ -89,7 +89,7 @@ class Gate:
                     self._forget_at = now + FORGET_SECONDS
         except IntegrityError as error:
             raise conflicting("nonce already used: sign each request with a new nonce") from error
-        return Admission(replace(caller, run=audience.run), signed.body)
+        return Admission(caller, signed.body)
 
     def _audience_of(self, headers: Mapping[str, str]) -> Audience:
         """Returns the audience that the request names; raises ``Rejected`` for one of another coordinator."""
@@ -103,14 +103,14 @@ class Gate:
         return self._audiences.get(named, first)
 
 
-def _node_of(session: Session, key: str) -> Caller:
+def _node_of(session: Session, key: str, run: int) -> Caller:
     # Select columns: building row objects took half of the time of an admission.
     node = session.connection().execute(_BY_KEY, {"key": key}).first()
     if node is None:
         raise unsigned(
             f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
         )
-    return Caller(node.id, Role(node.role), node.key)
+    return Caller(node.id, Role(node.role), node.key, run)
 
 
 def forget_nonces(session: Session, now: int) -> None:
