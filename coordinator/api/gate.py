@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, delete, select
 
@@ -13,16 +13,18 @@ from coordinator.api.refusals import conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.structs import Role
-from protocol.wire.auth import HEADER_ADDRESS, Audience, recover_request
+from protocol.errors import Rejected
+from protocol.wire.auth import HEADER_ADDRESS, HEADER_RUN, Audience, recover_request
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The node whose key signed the request, its role and that key."""
+    """The node whose key signed the request, its role and that key, and the run that the request is for."""
 
     node: int
     role: Role
     key: str
+    run: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,15 @@ _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bin
 
 
 class Gate:
-    """Admits requests to ``audience`` signed by a registered node's key, each once; bodies are not needed for it.
+    """Admits requests to one of the ``audiences``, the runs driven here, signed by a registered node's key, each once.
 
-    The nonce is committed before the request takes effect and kept past its deadline, so replays are refused across
-    restarts too. A request whose nonce cannot be committed is refused.
+    Bodies are not needed for it. The nonce is committed before the request takes effect and kept past its deadline, so
+    replays are refused across restarts too. A request whose nonce cannot be committed is refused.
     """
 
-    def __init__(self, store: Store, audience: Audience) -> None:
-        self._store, self._audience = store, audience
+    def __init__(self, store: Store, audiences: Sequence[Audience]) -> None:
+        self._store = store
+        self._audiences = {str(audience.run): audience for audience in audiences}
         self._known: set[str] = set()
         self._forget_at = 0
 
@@ -58,7 +61,7 @@ class Gate:
     def check_known(self, headers: Mapping[str, str]) -> None:
         """Refuses an unknown address by reading only. Raises ``Refused``; the signature is not checked here."""
         with self._store.reading() as session:
-            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
+            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), ""), 0).key)
 
     def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
         """Returns the node that signed the request, and its body's hash.
@@ -74,10 +77,11 @@ class Gate:
             Unavailable: the database cannot store the nonce.
         """
         with refusing(unsigned):
-            signed = recover_request(headers, self._audience, method, path, now)
+            audience = self._audience_of(headers)
+            signed = recover_request(headers, audience, method, path, now)
         try:
             with self._store.writing() as session:
-                caller = _node_of(session, signed.address)
+                caller = _node_of(session, signed.address, audience.run)
                 used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
                 session.connection().execute(insert(NonceRow).values(used))
                 if now >= self._forget_at:
@@ -87,17 +91,33 @@ class Gate:
             raise conflicting("nonce already used: sign each request with a new nonce") from error
         return Admission(caller, signed.body)
 
+    def _audience_of(self, headers: Mapping[str, str]) -> Audience:
+        """Returns the audience that the request names; raises ``Rejected`` for one of another coordinator."""
+        first, *others = self._audiences.values()
+        named = headers.get(HEADER_RUN.lower(), "")
+        if named and others and named not in self._audiences:
+            raise Rejected(
+                f"the request is for the coordinator of run {named[:78]}, this is the one of runs "
+                f"{', '.join(self._audiences)}: check run and coordinator URL"
+            )
+        return self._audiences.get(named, first)
 
-def _node_of(session: Session, key: str) -> Caller:
+
+def _node_of(session: Session, key: str, run: int) -> Caller:
     # Select columns: building row objects took half of the time of an admission.
     node = session.connection().execute(_BY_KEY, {"key": key}).first()
     if node is None:
         raise unsigned(
             f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
         )
-    return Caller(node.id, Role(node.role), node.key)
+    return Caller(node.id, Role(node.role), node.key, run)
 
 
 def forget_nonces(session: Session, now: int) -> None:
-    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds)."""
-    session.exec(delete(NonceRow).where(col(NonceRow.deadline) < now - 1))
+    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds).
+
+    Those that another process is deleting are left to it: two that wait for one another's rows would never end.
+    """
+    key = tuple_(col(NonceRow.address), col(NonceRow.nonce))
+    over = select(NonceRow.address, NonceRow.nonce).where(col(NonceRow.deadline) < now - 1)
+    session.exec(delete(NonceRow).where(key.in_(over.with_for_update(skip_locked=True))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
-from tests.coordinator.swarm import Swarm
+from tests.coordinator.swarm import Swarm, write_settings
 
 
 @contextmanager
@@ -63,12 +62,9 @@ def server(settings: CoordinatorSettings, core: int | None = None) -> Iterator[t
 
 def settings_file(settings: CoordinatorSettings, **changes: object) -> Path:
     """The settings as a file beside the state, with the keys in the folder above."""
-    folder = settings.state_dir.parent
-    values = settings.model_dump(mode="json", exclude_none=True) | changes
-    values |= {"keystore_directory": str(folder / "keystores"), "password_file": str(folder / "password")}
-    lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
-    file = settings.state_dir / "coordinator.env"
-    file.write_text("\n".join(lines) + "\n")
+    folder, file = settings.state_dir.parent, settings.state_dir / "coordinator.env"
+    keys = {"keystore_directory": folder / "keystores", "password_file": folder / "password"}
+    write_settings(file, settings.model_copy(update=keys | changes))
     return file
 
 
@@ -94,7 +90,3 @@ def _answers(client: httpx.Client) -> bool:
         return client.get("/health").status_code < 500
     except httpx.TransportError:
         return False
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
