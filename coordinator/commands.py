@@ -33,6 +33,7 @@ def serve(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
+    telemetry.serve_metrics(settings.api_metrics_port, settings.metrics_host, settings.state_dir)
     wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
@@ -56,7 +57,7 @@ def drive(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator-driver", settings.log_level)
-    telemetry.serve_metrics(settings.metrics_port)
+    telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     raise typer.Exit(build(settings).run())
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
+from prometheus_client import Counter, Gauge
 
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
@@ -30,6 +31,7 @@ from protocol.node.activity import WAITING, Activity
 from protocol.times import clock
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
+from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention, commitment
 from validator.block_clock import BlockClock
 from validator.deliveries import Deliveries
@@ -45,6 +47,18 @@ from validator.rounds import FollowedRound, Rounds
 from validator.sampling import Sampling
 from validator.schedule import Step, must_decide, next_step, overdue_step
 from validator.service_record import ServiceRecord
+
+JUDGED = Counter("assize_validator_jobs_judged", "Jobs in own votes by reason", ["reason"])
+for _reason in Reason:
+    JUDGED.labels(_reason.name.lower())  # 0 from the start, so that the first one shows as an increase
+ABSTAINED = Counter("assize_validator_abstentions", "Abstentions written to the journal")
+UNJUDGED = Gauge("assize_validator_unjudged_jobs", "Jobs of rounds in progress that wait for a judgement")
+SEATS = Gauge("assize_validator_seats", "Seats under way")
+SERVICE = Gauge(
+    "assize_validator_service",
+    "Seats and slashes as the chain counts them since the start: absent is a vote missed",
+    ["what"],
+)
 
 log = structlog.get_logger()
 
@@ -131,6 +145,7 @@ class Validator:
             round_.settle_unreceipted()
         if unjudged := judging_words([*ready, *replays]):
             self.activity.doing("judging", unjudged)
+        UNJUDGED.set(sum(len(round_.waiting) for round_ in ready))
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
         sampled = [] if replays else self._sample(live, ready)
@@ -152,10 +167,14 @@ class Validator:
 
     def _tell(self, steps: Sequence[tuple[FollowedRound, Step]], unjudged: str, worked: bool) -> None:
         """Publishes the seats, the record and what is waited for."""
+        seats = seats_now(steps, self._node)
+        SEATS.set(len(seats))
+        for what in ("revealed", "abstained", "absent", "overturned"):
+            SERVICE.labels(what).set(self._record.counts[what])
         if not (worked and unjudged):
             self.activity.doing(WAITING, waiting_words(steps, self._node, unjudged))
         self.activity.note(
-            seats=seats_now(steps, self._node),
+            seats=seats,
             runs=list(self._rounds.served_by(self._node)),
             versions=self._runs.loaded_versions,
             fetching=self._runs.fetching,
@@ -310,9 +329,12 @@ class Validator:
         vote = vote_of(reasons, signed.evidence.root)
         if vote == abstention():
             return self._abstain(round_.followed, "a job could not be judged")
+        for reason in reasons.values():
+            JUDGED.labels(reason.name.lower()).inc()
         return self._journal.record(_vote_key(round_.followed), vote, signed.canonical)
 
     def _abstain(self, followed: FollowedRound, why: str) -> JournalledVote:
+        ABSTAINED.inc()
         log.warning("abstains", round=followed.number, attempt=followed.attempt, why=why)
         return self._journal.record(_vote_key(followed), abstention(), b"")
 

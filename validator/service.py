@@ -10,6 +10,7 @@ import torch
 
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.structs import Role
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -84,7 +85,7 @@ def serve_background(settings: BackgroundSettings) -> int:
         Unavailable: Redis does not answer.
     """
     configure("validator-background", settings.log_level)
-    serve_metrics(settings.metrics_port)
+    serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     torch.set_num_threads(1)
     exchange = Exchange(settings.queue_url)
     exchange.check()
@@ -117,7 +118,7 @@ def locked(state_dir: Path) -> TextIO:
 def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:
     """Runs until stopped; returns the exit code."""
     configure("validator", settings.log_level)
-    serve_metrics(settings.metrics_port)
+    serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     return build(settings, kind).run()
 
 
@@ -158,6 +159,8 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         for part in (deliveries, restoring, sampling, history, runs, journal, coordinators, chain, judge):
             part.close()
 
+    if settings.metrics_port:
+        OwnStanding(chain, wallet.address).start()
     health = settings.state_dir / HEALTH_FILE
     interval = settings.interval_seconds
     return Daemon("validator", validator.tick, interval, health, close=close, activity=validator.activity)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import structlog
 from eth_utils import keccak
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
-from protocol.amounts import tokens
+from protocol.amounts import WEI, tokens
 from protocol.broadcast.checkpoints import Checkpoints
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.sources import Sources
@@ -45,7 +45,7 @@ from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_re
 from protocol.wire.rules import ArtifactStore, Rules
 from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
-from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
+from worker.earnings import EARNINGS_FILE, OUTCOMES, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
@@ -54,6 +54,17 @@ from worker.settings import WorkerSettings
 from worker.weights_record import WeightsRecord
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
+TAKEN = Counter("assize_worker_jobs_taken", "Jobs handed in")
+ENDED = Counter(
+    "assize_worker_jobs_ended", "Jobs of ended rounds by outcome; missing are those not handed in", ["outcome"]
+)
+for _outcome in OUTCOMES:
+    ENDED.labels(_outcome)  # 0 from the start, so that the first one shows as an increase
+EARNED = Counter("assize_worker_earned_tokens", "Credits that ended rounds paid, appeals aside")
+LAST_JOB = Gauge("assize_worker_last_job_timestamp_seconds", "When jobs were last handed in; before, when it started")
+LOADED = Gauge("assize_worker_version", "Version of the weights that it works with; -1 before any")
+SPEED = Gauge("assize_worker_tokens_per_second", "Tokens a second of the last jobs")
+LISTED = Gauge("assize_worker_listed", "1 while the coordinator lists the node for jobs")
 
 PREFETCH_SECONDS = 0.5
 PROGRESS_SECONDS = 0.5
@@ -108,6 +119,8 @@ class Worker:
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
         self.activity.note(node=self.node, run=settings.run, version=None)
+        LAST_JOB.set_to_current_time()
+        LOADED.set(-1)
 
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
@@ -223,6 +236,8 @@ class Worker:
                 self._upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
             self._sign(work)
             self._hand_in(work.round, set(assignment.jobs))
+        TAKEN.inc(len(assignment.jobs))
+        LAST_JOB.set_to_current_time()
         log.info("submitted", jobs=len(work.jobs))
 
     def _checked(self, assignment: Assignment) -> Work:
@@ -264,6 +279,7 @@ class Worker:
         finished = self.producer.make(replace(work, jobs=missing), self.stopped)
         if self.producer.tokens_per_second is not None:
             self.activity.note(tokens_per_second=round(self.producer.tokens_per_second, 1))
+            SPEED.set(self.producer.tokens_per_second)
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
             self.outbox.put_leaf(work.round, Leaf(job.job, job.units, job.root))
@@ -336,6 +352,7 @@ class Worker:
             began = time.monotonic()
             self.producer.load(version, directory)
             loaded = time.monotonic()
+            LOADED.set(version)
             self.weights.loaded(loaded - self._appeared.get(version, began), loaded - began)
             self.activity.note(version=version, weights=self.weights.figures(self.checkpoints.fetched))
             threading.Thread(target=self._check_loaded, args=(version, root, directory), daemon=True).start()
@@ -413,6 +430,7 @@ class Worker:
                 beat = Heartbeat(node=self.node, version=version, hardware=self.hardware, available=available)
                 reply = self.client.heartbeat(beat)
                 self._note_listing(available)
+                LISTED.set(available and not reply.reasons)
                 if reply.reasons != told:
                     self.log.info("listed" if not reply.reasons else "not_listed", why=reply.reasons)
                     told = self.reasons = reply.reasons
@@ -456,6 +474,9 @@ class Worker:
         jobs = len(jobs_of(assignment.assignments, self.node))
         outcome = outcome_of(standing, jobs, units, self.terms)
         today = self.earnings.add(outcome)
+        for name, number in outcome.counts().items():
+            ENDED.labels(name).inc(number)
+        EARNED.inc(outcome.earned / WEI)
         money = {"earned": tokens(outcome.earned), "today": tokens(today)}
         seconds = self.made_in.pop(round_, None)
         timed = {} if seconds is None else {"seconds": seconds}

@@ -9,6 +9,7 @@ import torch
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -80,10 +81,12 @@ def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     """Works until stopped; returns the exit code."""
     telemetry.configure("worker", settings.log_level, lines={"round_ended": round_line})
-    telemetry.serve_metrics(settings.metrics_port)
+    telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     torch.set_grad_enabled(False)
     worker = build(settings, produce)
     worker.start_background()
+    if settings.metrics_port:
+        OwnStanding(worker.chain, worker.signer.address, settings.run).start()
 
     def tick() -> bool:
         more = worker.tick()

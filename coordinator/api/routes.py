@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+from prometheus_client import Counter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import FileResponse
 
@@ -51,12 +51,6 @@ async def health(request: Request) -> api.Health:
 async def status(request: Request) -> api.StatusReport:
     """Show live counts of the run."""
     return await run_in_threadpool(_service(request).status)
-
-
-@router.get("/metrics")
-async def metrics() -> Response:
-    """Show the Prometheus metrics of this process."""
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/runs/{run}")

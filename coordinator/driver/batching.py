@@ -55,6 +55,11 @@ class Batcher:
             moved |= self._round(market.rounds.get(round_id), claims, now, chain_time)
         return moved
 
+    @property
+    def waiting(self) -> int:
+        """Number of claims that were pending when they were read last."""
+        return len(self._claims)
+
     def _pending(self) -> list[ClaimRow]:
         """Returns the pending claims; reads them only if the database has changed since the last call."""
         state = self._store.state()

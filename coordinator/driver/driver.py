@@ -69,6 +69,11 @@ class Driver:
             if self._run not in market.runs or not self._pass(market):
                 return
 
+    @property
+    def market(self) -> Market:
+        """The market as it was followed last."""
+        return self._mirror.market
+
     def _pass(self, market: Market) -> bool:
         """Sends what is due once. Returns True if anything was sent."""
         now = time.time()

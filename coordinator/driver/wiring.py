@@ -8,15 +8,17 @@ import structlog
 
 from coordinator.driver.batching import Batcher
 from coordinator.driver.driver import Driver
+from coordinator.driver.figures import show_run
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.opener import RoundOpener
+from coordinator.driver.opener import RoundOpener, run_progress
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import RulesRow
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Run
 from protocol.chain.writing.fees import Fees
@@ -35,6 +37,9 @@ LONGEST_BACKOFF_SECONDS = 5.0
 
 EXPIRE_SECONDS = 5.0
 """Time between deletions of expired leases."""
+
+SHOW_SECONDS = 1.0
+"""Time between two looks at the run's figures."""
 
 
 class DriverProcess:
@@ -62,16 +67,21 @@ class DriverProcess:
         self._leases.held(time.time())
         self.notifier = Notifier(settings.redis_url, settings.run)
         self._sender = Sender(chain, signer, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
+        self._batcher = Batcher(
+            self._store, self._sender, BatchingDelays(settings.relay_wait_seconds, settings.relay_margin_seconds)
+        )
         self._driver = Driver(
             settings.run,
             Mirror(chain, self._store, settings.confirmations),
             self._sender,
             RoundOpener(self._store, self._leases, self._sender, settings, rules),
-            Batcher(
-                self._store, self._sender, BatchingDelays(settings.relay_wait_seconds, settings.relay_margin_seconds)
-            ),
+            self._batcher,
         )
-        self._expire_at = 0.0
+        self._expire_at = self._show_at = 0.0
+        self._run, self._jobs_per_round = settings.run, settings.jobs_per_round
+        self._standing = OwnStanding(chain, signer.address, settings.run)
+        if settings.metrics_port:
+            self._standing.start()
 
     def tick(self) -> None:
         """Sends everything that is due. Raises ``Unavailable`` if chain, database or Redis do not answer."""
@@ -79,6 +89,16 @@ class DriverProcess:
         if time.monotonic() >= self._expire_at:
             self._expire_at = time.monotonic() + EXPIRE_SECONDS
             self._expire_leases()
+        if time.monotonic() >= self._show_at:
+            self._show_at = time.monotonic() + SHOW_SECONDS
+            self._show()
+
+    def _show(self) -> None:
+        """Shows the run's figures to those who watch."""
+        run = self._driver.market.runs.get(self._run)
+        if run is not None:
+            leased = len(self._leases.held(time.time()))
+            show_run(self._driver.market, run_progress(run, self._jobs_per_round), leased, self._batcher.waiting)
 
     def _expire_leases(self) -> None:
         try:
@@ -89,6 +109,7 @@ class DriverProcess:
 
     def close(self) -> None:
         """Releases the key and closes the connections."""
+        self._standing.stop()
         self._sender.close()
         self._sender.chain.close()
         self._leases.close()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 import structlog
+from prometheus_client import Counter, Gauge
 
 from protocol.broadcast.deltas.applying import catch_up
 from protocol.broadcast.deltas.making import SPANS
@@ -31,6 +32,12 @@ LIST_WAIT_SECONDS = 10.0
 SCRUB_SECONDS = 3600.0
 """Time between two checks of everything on disk."""
 PEERS_TOLD = 20
+LISTED = Gauge("assize_relay_listed_version", "Newest version that an upstream lists", ["run"])
+HELD = Gauge("assize_relay_held_version", "Newest version that the relay holds whole", ["run"])
+RECEIVED = Counter("assize_relay_received_bytes", "Bytes received from upstreams")
+UPSTREAM_UP = Gauge("assize_relay_upstream_up", "1 while an upstream answers, by its place among them", ["upstream"])
+DAMAGED = Counter("assize_relay_damaged", "Versions and deltas found damaged on disk")
+
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 2.0
 """Pauses after failures of one upstream: the whole tree behind a relay waits for a version as long as it does."""
 
@@ -59,6 +66,7 @@ class Relay:
         self._objects, self._written, self._writing = objects, list[int](), threading.Lock()
         self._scrubbed_at: float | None = None
         self._damaged = 0
+        self._counted, self._counting = 0, threading.Lock()
         self._log = structlog.get_logger("relay")
         self._taking = {run: threading.Lock() for run in authorities}
         self._unfit: set[tuple[int, bytes]] = set()
@@ -94,6 +102,17 @@ class Relay:
         with self._taking[run]:
             self._store.retain(run, self._versions_kept, self._most_bytes)
             self._write_objects()
+        self._show(run, listed)
+
+    def _show(self, run: int, listed: CheckpointList) -> None:
+        """Shows to those who watch how far the relay has come, against what an upstream lists."""
+        if listed.checkpoints:
+            LISTED.labels(str(run)).set(max(entry.version for entry in listed.checkpoints))
+        if (held := self._store.latest(run)) is not None:
+            HELD.labels(str(run)).set(held)
+        with self._counting:
+            RECEIVED.inc(self._sources.received - self._counted)
+            self._counted = self._sources.received
 
     def status(self, with_peers: bool) -> StoreStatus:
         """Returns what the relay holds and has moved, ``with_peers`` those that took the most."""
@@ -124,6 +143,7 @@ class Relay:
                     if self._is_damaged(signed):
                         damaged += 1
                         self._damaged += 1
+                        DAMAGED.inc()
                         self._mend(signed)
         self._scrubbed_at = time.time()
         return damaged
@@ -246,12 +266,14 @@ class Relay:
 
     def _follow(self, run: int, url: str) -> None:
         """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""
+        up = UPSTREAM_UP.labels(str(self._sources.urls.index(url) + 1))
         known: str | None = None
         listed = CheckpointList(checkpoints=[])
         backoff = FIRST_BACKOFF_SECONDS
         while not self._stopped.is_set():
             try:
                 answer = list_from(self._sources, url, run, self._list_wait_seconds, known)
+                up.set(1)
                 if answer is not None:
                     listed, known = answer
                 self.take(run, listed)
@@ -260,6 +282,7 @@ class Relay:
                 if self._stopped.is_set():
                     return
                 known = None
+                up.set(0)
                 self._log.warning("upstream_failed", run=run, upstream=url, error=repr(error))
                 self._stopped.wait(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)

@@ -11,6 +11,7 @@ from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.commands.connection import AsJson
 from protocol.node.console import guard, show
+from protocol.node.telemetry import METRICS_HOST, serve_metrics
 from protocol.times import spell
 from protocol.wire.manifest import Authority
 
@@ -52,6 +53,15 @@ def serve(
             envvar="ASSIZE_RELAY_OBJECTS", help="Object store to write to as well: s3://, gs://, az://, file:///."
         ),
     ] = "",
+    metrics_port: Annotated[
+        int,
+        typer.Option(
+            envvar="ASSIZE_RELAY_METRICS_PORT", min=0, max=65_535, help="Port of Prometheus metrics; 0: none."
+        ),
+    ] = 0,
+    metrics_host: Annotated[
+        str, typer.Option(envvar="ASSIZE_RELAY_METRICS_HOST", help="Address to serve them at.")
+    ] = METRICS_HOST,
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped.
 
@@ -69,6 +79,7 @@ def serve(
 
     if len(run) != len(trainer) or len(set(run)) != len(run):
         raise Misconfigured(f"{len(run)} runs and {len(trainer)} trainers: give one --trainer for each --run, in order")
+    serve_metrics(metrics_port, metrics_host, state_dir)
     deployment = Deployment.load(addresses)
     authorities = {
         each: Authority(deployment.chain_id, deployment.market, signer)
