@@ -14,7 +14,7 @@ from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
-from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.node.doctor import Examination, Key, Result, examine, of_settings
 
 
 def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
@@ -22,7 +22,7 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
     key = Key(settings)
     yield from examine(
         (
-            disk(settings.state_dir),
+            *of_settings(settings),
             key.examination(),
             Examination("database", lambda: _database(settings), "check ASSIZE_COORDINATOR_DATABASE_URL"),
             Examination("redis", lambda: _redis(settings), "check ASSIZE_COORDINATOR_REDIS_URL"),

@@ -14,7 +14,7 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
-from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.node.doctor import Examination, Key, Result, examine, of_settings
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.api import Hardware
 from worker.engines.registry import engine_packages, find_engine, installed_versions
@@ -42,7 +42,7 @@ def diagnose(settings: WorkerSettings) -> Iterator[Result]:
     yield from examine(
         (
             Examination("memory", lambda: _memory(hardware)),
-            disk(settings.state_dir),
+            *of_settings(settings),
             Examination("device", lambda: _device(settings.device, hardware), "set ASSIZE_WORKER_DEVICE=cpu"),
             Examination("engine", lambda: _engine(settings.engine), "or set another ASSIZE_WORKER_ENGINE"),
             key.examination(),

@@ -151,9 +151,16 @@ def audit(
 
 @app.command()
 @guard
-def doctor(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
-    """Check chain, clock and database; exit 1 if a check fails."""
-    report(diagnose(LedgerSettings(rpc, addresses, db)), as_json)
+def doctor(
+    addresses: Addresses,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = METRICS_HOST,
+    as_json: AsJson = False,
+) -> None:
+    """Check disk, metrics port, chain, clock and database; exit 1 if a check fails."""
+    report(diagnose(LedgerSettings(rpc, addresses, db), metrics_port, metrics_host), as_json)
 
 
 @app.command()

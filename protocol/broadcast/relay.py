@@ -24,7 +24,7 @@ from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, Signed, Vers
 from protocol.errors import Rejected, Unavailable
 from protocol.wire.api import CheckpointEntry, CheckpointList, DeltaEntry, PeerTraffic, StoredVersion, StoreStatus
 from protocol.wire.delta_manifest import SignedDelta
-from protocol.wire.manifest import Authority
+from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint
 
 LIST_WAIT_SECONDS = 10.0
@@ -33,7 +33,7 @@ SCRUB_SECONDS = 3600.0
 """Time between two checks of everything on disk."""
 PEERS_TOLD = 20
 LISTED = Gauge("assize_relay_listed_version", "Newest version that an upstream lists", ["run"])
-HELD = Gauge("assize_relay_held_version", "Newest version that the relay holds whole", ["run"])
+HELD = Gauge("assize_relay_held_version", "Newest version that the relay holds whole; -1 before any", ["run"])
 RECEIVED = Counter("assize_relay_received_bytes", "Bytes received from upstreams")
 UPSTREAM_UP = Gauge("assize_relay_upstream_up", "1 while an upstream answers, by its place among them", ["upstream"])
 DAMAGED = Counter("assize_relay_damaged", "Versions and deltas found damaged on disk")
@@ -94,6 +94,7 @@ class Relay:
 
     def take(self, run: int, listed: CheckpointList) -> None:
         """Fetches the listed versions that are among the newest ``versions_kept``, newest first."""
+        self._show(run, listed)
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking[run]:
@@ -108,11 +109,14 @@ class Relay:
         """Shows to those who watch how far the relay has come, against what an upstream lists."""
         if listed.checkpoints:
             LISTED.labels(str(run)).set(max(entry.version for entry in listed.checkpoints))
-        if (held := self._store.latest(run)) is not None:
-            HELD.labels(str(run)).set(held)
+        versions = [each.manifest for each in self._store.versions(run) if self._is_whole(each)]
+        HELD.labels(str(run)).set(max((manifest.version for manifest in versions), default=-1))
         with self._counting:
             RECEIVED.inc(self._sources.received - self._counted)
             self._counted = self._sources.received
+
+    def _is_whole(self, signed: SignedManifest) -> bool:
+        return self._store.held_bytes(signed) >= signed.manifest.size
 
     def status(self, with_peers: bool) -> StoreStatus:
         """Returns what the relay holds and has moved, ``with_peers`` those that took the most."""

@@ -52,6 +52,11 @@ class Chain:
         """The endpoints that confirm events."""
         return self._endpoints.others
 
+    @property
+    def endpoints(self) -> tuple[Rpc, ...]:
+        """All endpoints, in the order in which they are asked now."""
+        return self._endpoints.every
+
     @classmethod
     def connect(cls, rpc_url: str, addresses: Path) -> Chain:
         """Loads the address file, then connects."""

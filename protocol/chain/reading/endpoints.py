@@ -52,6 +52,11 @@ class Endpoints(Rpc):
         answered = getattr(self._answered, "last", self._endpoints[0])
         return tuple(endpoint for endpoint in self._endpoints if endpoint is not answered)
 
+    @property
+    def every(self) -> tuple[Rpc, ...]:
+        """All endpoints, the one in use first."""
+        return tuple(self._endpoints)
+
     def call(self, method: str, *params: Any) -> Any:
         """Calls ``Rpc.call`` on the first endpoint that answers."""
         return self._first(lambda endpoint: endpoint.call(method, *params))
