@@ -25,6 +25,9 @@ from tests.conftest import mining_halted
 
 SMALL_DISK = "1g"
 ROUNDS_FUNDED = 10
+STEPS_BEFORE_ALARMS = 10
+PHASE_SECONDS = 65.0
+"""Somewhat longer than a phase of a round on the local network."""
 
 Break = Callable[[Watched, Prometheus], AbstractContextManager[None]]
 """Does the harm while it is open, and mends it afterwards."""
@@ -50,6 +53,15 @@ def fault(what: str, **alerts: str) -> Callable[[Callable[[Watched, Prometheus],
         FAULTS.append(AlertFault(what, alerts, contextmanager(breaks)))
 
     return listed
+
+
+@fault("two of three validators are frozen, so that the trainer waits", TrainerAlarm="trainer")
+def _starved(network: Watched, prometheus: Prometheus) -> Iterator[None]:
+    for _ in range(STEPS_BEFORE_ALARMS):  # none is raised before
+        network.goes_on()
+    with network.stopped("validator-2", "validator-3"):
+        time.sleep(PHASE_SECONDS)
+    yield
 
 
 @fault("the relay is killed", RoleDown="relay")
@@ -87,10 +99,13 @@ def _small_disk(network: Watched, prometheus: Prometheus) -> Iterator[None]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "assize", str(folder)], check=True)
     relay = services.relay(network.layout, network.established.trainer)
     own = {"ASSIZE_RELAY_STATE_DIR": str(folder), "ASSIZE_RELAY_PORT": str(free_port())}
-    network.add(replace(relay, name="relay-2", environment={**relay.environment, **own}, url=None), "relay", prometheus)
-    yield
-    network.drop("relay-2", prometheus)
-    subprocess.run(["umount", str(folder)], check=True)
+    small = replace(relay, name="relay-2", environment={**relay.environment, **own}, url=None)
+    try:
+        network.add(small, "relay", prometheus)
+        yield
+    finally:
+        network.drop("relay-2", prometheus)
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 @fault("a run funded for ten rounds", EscrowShort="driver-2")
@@ -232,13 +247,6 @@ def _no_chain(network: Watched, prometheus: Prometheus) -> Iterator[None]:
 
     with network.rpc_between.interfering(hang_up):
         yield
-
-
-@fault("the trainer waited for a minute", TrainerAlarm="trainer")
-def _starved(network: Watched, prometheus: Prometheus) -> Iterator[None]:
-    with network.stopped("worker-1", "worker-2", "cheat"):
-        time.sleep(30)
-    yield
 
 
 @fault("the coordinator hides artifacts", ArtifactsUnavailable="", VoidRate="", RunVoidRate="coordinator-driver")

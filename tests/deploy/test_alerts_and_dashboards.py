@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from assize import front_door
 from deploy.watching.dashboards import DASHBOARDS, FOLDER, as_file
 from deploy.watching.metrics import ROOT, TABLE, metrics, named_in, table
 from protocol.errors import Misconfigured
+from protocol.node import console
 
 METRICS = metrics()
 SERIES = {name: metric for metric in METRICS for name in metric.series}
@@ -95,3 +100,70 @@ def test_dashboards_are_those_of_the_code_and_ask_for_metrics_that_exist() -> No
         asked = [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]
         assert [problem for query in asked for problem in unknown(query)] == []
         assert all(f'role=~"{role}.*"' in query for query in asked)
+
+
+RUNBOOKS = ("deploy/watching", "coordinator", "worker", "validator", "trainer", "ledger")
+PAGES = [ROOT / folder / "README.md" for folder in RUNBOOKS]
+
+
+def quoted(page: Path) -> set[str]:
+    """The commands of ours that a page quotes, in a block or in a line, without comments and what a pipe follows."""
+    text = page.read_text()
+    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = [*lines, *re.findall(r"`(assize [^`]+)`", " ".join(prose.split()))]
+    return {re.split(r"\s+#|\s*[|&]|\s*\$\(", line)[0] for line in found if line.startswith("assize ")}
+
+
+@functools.cache
+def loaded(part: str) -> Any:
+    """The command line with one part of it loaded."""
+    return typer.main.get_command(front_door([part]))
+
+
+def refusal(command: str) -> str:
+    """Why the command line refuses a command, or nothing; it is parsed, not carried out."""
+    words = shlex.split(command)[1:]
+    if words[0].isupper() or words[:1] == ["ROLE"]:
+        return ""
+    context = typer.Context(part := loaded(words[0]), info_name="assize")
+    for depth, word in enumerate(words):
+        if not hasattr(part, "commands"):
+            known = {name for each in part.params for name in (*each.opts, *each.secondary_opts)}
+            options = {each.partition("=")[0] for each in words[depth:] if re.match(r"--[a-z]", each)}
+            return "".join(f"{command}: unknown {option}" for option in options - known - {"--help", "--network"})
+        if word.startswith("-"):
+            return ""
+        if (part := part.get_command(context, word)) is None:
+            return f"{command}: unknown {word}"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=RUNBOOKS)
+def test_every_command_that_a_runbook_quotes_is_one_of_ours(page: Path) -> None:
+    commands = quoted(page)
+    assert commands
+    assert [problem for command in sorted(commands) if (problem := refusal(command))] == []
+
+
+def test_a_command_with_a_wrong_word_or_option_is_refused() -> None:
+    assert "unknown fly" in refusal("assize worker fly")
+    assert "unknown --fast" in refusal("assize worker drain --fast")
+    assert refusal("assize worker drain --cancel") == ""
+
+
+def test_every_exit_code_has_a_runbook() -> None:
+    codes = {value for name, value in vars(console).items() if name.startswith("EXIT_")}
+    assert len(codes) == 5
+    assert {f"exit-code-{code}" for code in codes} <= headings(PAGES[0])
+
+
+def test_what_may_befall_any_role_has_a_runbook_and_each_role_says_what_it_keeps() -> None:
+    shared = {
+        *("losing-a-key", "a-compromised-node-key", "moving-a-node-to-another-machine"),
+        *("restoring-from-nothing-but-keystores", "a-chain-that-reorganises-deeply", "upgrading", "shutting-down"),
+    }
+    assert shared <= headings(PAGES[0])
+    assert all("moving-restoring-shutting-down" in headings(page) for page in PAGES[1:])
+    assert all("](../deploy/watching/README.md)" in page.read_text() for page in PAGES[1:])
