@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.node.commands.examining import ROLES, configured_roles
-from protocol.node.commands.support import MOST_FILE_BYTES, Packed, tail
+from protocol.node.commands.support import MOST_FILE_BYTES, SupportBundle, tail
 from protocol.node.profile import Profile
 from protocol.node.redaction import Redaction, shown_url
 from protocol.node.wallet import Keystores
@@ -152,7 +152,7 @@ def test_the_end_of_a_long_log_begins_with_a_whole_line(tmp_path: Path) -> None:
 
 
 def test_a_bundle_is_bounded_and_says_what_it_left_out() -> None:
-    packed = Packed(Redaction({}), most=MOST_FILE_BYTES + 100)
+    packed = SupportBundle(Redaction({}), most=MOST_FILE_BYTES + 100)
     long = "a line\n" * (MOST_FILE_BYTES // 6)
     cut = f"its first {len(long) - MOST_FILE_BYTES:,} bytes"
     for name in ("long", "second", "short"):

@@ -87,7 +87,7 @@ def bundle(
 
 
 @dataclass
-class Packed:
+class SupportBundle:
     """The files of a bundle by name, and what was left out of it with the reason."""
 
     redact: Redaction
@@ -121,7 +121,7 @@ class Packed:
         return held.getvalue()
 
 
-def gather(profile: Profile) -> Packed:
+def gather(profile: Profile) -> SupportBundle:
     """Returns a bundle of every role that is configured here."""
     roles, stated = configured_roles(profile), dict[str, dict[str, tuple[Any, str]]]()
     problems: dict[str, str] = {}
@@ -130,7 +130,7 @@ def gather(profile: Profile) -> Packed:
             stated[role] = {key: (found.value, found.place) for key, found in settings_of(role, None)}
         except AssizeError as error:
             problems[role] = str(error)
-    packed = Packed(Redaction(dict(_private(profile, stated)), _is_seed_word()))
+    packed = SupportBundle(Redaction(dict(_private(profile, stated)), _is_seed_word()))
     packed.files["versions.json"] = (json.dumps(versions(), indent=1) + "\n").encode()  # nothing of it is anyone's own
     shown = {role: {key: described(*found) for key, found in rows.items()} for role, rows in stated.items()}
     packed.add_json("settings.json", {"settings": shown, "problems": problems, "variables": _variables()})
@@ -260,7 +260,7 @@ def _redacted(value: Any, redact: Redaction) -> Any:
     return redact(value) if isinstance(value, str) else value
 
 
-def _add_state(packed: Packed, role: str, values: Mapping[str, Any]) -> None:
+def _add_state(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
     """Adds the health file, and sizes by kind of file: names of files may be anything."""
     if not (told := values.get("state_dir")):
         return
@@ -278,7 +278,7 @@ def _add_state(packed: Packed, role: str, values: Mapping[str, Any]) -> None:
     packed.add_json(f"state/{role}.json", {"there": folder.is_dir(), "free": free, "bytes": sizes, "files": counts})
 
 
-def _add_metrics(packed: Packed, role: str, values: Mapping[str, Any]) -> None:
+def _add_metrics(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
     import httpx
 
     ports = {role: values.get("metrics_port"), f"{role}-api": values.get("api_metrics_port")}
@@ -299,7 +299,7 @@ def _add_metrics(packed: Packed, role: str, values: Mapping[str, Any]) -> None:
             packed.left_out.append((f"metrics of {name}", type(error).__name__))
 
 
-def _add_logs(packed: Packed, role: str, values: Mapping[str, Any]) -> None:
+def _add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
     """Adds the ends of log files in the state folder and in ``logs`` beside it, and of the journal of the units."""
     found: list[Path] = []
     if told := values.get("state_dir"):
