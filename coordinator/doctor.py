@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 from coordinator.driver.leases import Leases
 from coordinator.driver.wiring import checked_run, read_rules
@@ -30,14 +31,8 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
     )
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
-        return (
-            Examination("coordinator", lambda: _coordinator(settings, chain, key), "use the key that the run names"),
-            Examination("rules", lambda: _rules(settings, chain), "check ASSIZE_COORDINATOR_RULES"),
-            Examination(
-                "escrow", lambda: _escrow(settings, chain), f"fund it: `assize run fund {settings.run} AMOUNT`"
-            ),
-            gas(chain, key),
-        )
+        of_runs = [each for run in settings.runs for each in _of_run(settings, chain, key, run)]
+        return (*of_runs, gas(chain, key))
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
 
@@ -49,24 +44,34 @@ def _database(settings: CoordinatorSettings) -> str:
 
 
 def _redis(settings: CoordinatorSettings) -> str:
-    with closing(Leases(settings.redis_url, settings.run)) as leases:
+    with closing(Leases(settings.redis_url, settings.runs[0])) as leases:
         return f"answers, {len(leases.held(time.time()))} nodes hold a lease"
 
 
-def _coordinator(settings: CoordinatorSettings, chain: Chain, key: Key) -> str:
-    named = checked_run(chain, settings.run).terms.coordinator
+def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> tuple[Examination, ...]:
+    name = f" of run {run}" if len(settings.runs) > 1 else ""
+    file = settings.rules_files[run]
+    return (
+        Examination(f"coordinator{name}", lambda: _coordinator(chain, key, run), "use the key that the run names"),
+        Examination(f"rules{name}", lambda: _rules(chain, file, run), "check ASSIZE_COORDINATOR_RULES"),
+        Examination(f"escrow{name}", lambda: _escrow(chain, run), f"fund it: `assize run fund {run} AMOUNT`"),
+    )
+
+
+def _coordinator(chain: Chain, key: Key, run: int) -> str:
+    named = checked_run(chain, run).terms.coordinator
     if named != key.address:
-        raise Misconfigured(f"run {settings.run} is coordinated by {named}: this key is {key.address}")
-    return f"coordinates run {settings.run}"
+        raise Misconfigured(f"run {run} is coordinated by {named}: this key is {key.address}")
+    return f"coordinates run {run}"
 
 
-def _rules(settings: CoordinatorSettings, chain: Chain) -> str:
-    rules = read_rules(settings, checked_run(chain, settings.run))
+def _rules(chain: Chain, file: Path, run: int) -> str:
+    rules = read_rules(file, run, checked_run(chain, run))
     return f"rules of {rules.environment.name} match the chain"
 
 
-def _escrow(settings: CoordinatorSettings, chain: Chain) -> str:
-    escrow = checked_run(chain, settings.run).escrow
+def _escrow(chain: Chain, run: int) -> str:
+    escrow = checked_run(chain, run).escrow
     if escrow == 0:
-        raise Misconfigured(f"run {settings.run} has no escrow: no round can be opened")
+        raise Misconfigured(f"run {run} has no escrow: no round can be opened")
     return tokens(escrow)

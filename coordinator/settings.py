@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
+from protocol.node.profile import PathWords
 from protocol.node.settings import NodeSettings, settings_config
+
+LEAST_KEEP_DAYS = 8
+"""A receipt promises an artifact for 7 days from its time, which may be a little later than another party's clock."""
+
+
+def _words(value: Any) -> Any:
+    """Returns numbers, paths and lists of them as text."""
+    if isinstance(value, (list, tuple)):
+        return str(value[0]) if len(value) == 1 else shlex.join(map(str, value))
+    return str(value) if isinstance(value, (int, Path)) else value
 
 
 class CoordinatorSettings(NodeSettings):
     """Settings beyond those of every node.
 
     Args:
-        run: the run that this coordinator drives.
-        rules: file with the run's rules; the hash of their canonical bytes is on chain.
+        run: the run that this coordinator drives, or several, such as "2 3".
+        rules: file with the run's rules, whose canonical bytes have the hash on chain; of several runs in their order.
         database_url: empty for SQLite under ``state_dir``.
         redis_url: Redis for leases and notifications.
         host: address at which the API listens.
@@ -34,12 +47,16 @@ class CoordinatorSettings(NodeSettings):
         confirmations: blocks on top of an event before it is mirrored.
         max_artifact_bytes: largest artifact.
         max_evidence_bytes: largest evidence.
+        objects: object store of artifacts and evidence, such as s3://bucket/prefix; empty for folders of ``state_dir``.
+        keep_days: days for which artifacts and evidence of rounds that ended are kept; None for always.
+        max_node_uploads: most artifacts of one node in rounds that have not ended.
+        max_node_bytes: most bytes of these.
     """
 
     model_config = settings_config("ASSIZE_COORDINATOR_")
 
-    run: int = Field(ge=0, lt=1 << 63)
-    rules: Path
+    run: Annotated[str, BeforeValidator(_words)]
+    rules: Annotated[str, PathWords(), BeforeValidator(_words)]
     database_url: str = ""
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
@@ -59,6 +76,38 @@ class CoordinatorSettings(NodeSettings):
     confirmations: int = Field(default=0, ge=0)
     max_artifact_bytes: int = Field(default=64 << 20, ge=1)
     max_evidence_bytes: int = Field(default=16 << 20, ge=1)
+    objects: str = ""
+    keep_days: int | None = Field(default=None, ge=LEAST_KEEP_DAYS)
+    max_node_uploads: int = Field(default=1024, ge=1)
+    max_node_bytes: int = Field(default=16 << 30, ge=1)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        runs, files = self.run.split(), self._files
+        if not runs or any(not each.isascii() or not each.isdigit() or int(each) >= 1 << 63 for each in runs):
+            raise ValueError(f"invalid run {self.run!r}: expected the number of a run, or several such as '2 3'")
+        if len(set(map(int, runs))) < len(runs):
+            raise ValueError(f"invalid run {self.run!r}: expected each run once")
+        if len(files) != len(runs):
+            raise ValueError(
+                f"invalid rules {self.rules!r}: expected one file for each of the {len(runs)} runs, in the same order"
+            )
+        return self
+
+    @property
+    def runs(self) -> tuple[int, ...]:
+        """The runs, in the order of the settings."""
+        return tuple(map(int, self.run.split()))
+
+    @property
+    def rules_files(self) -> dict[int, Path]:
+        """The file of each run's rules."""
+        return dict(zip(self.runs, self._files, strict=True))
+
+    @property
+    def _files(self) -> list[Path]:
+        several = len(self.run.split()) > 1
+        return [Path(each) for each in (shlex.split(self.rules) if several else [self.rules])]
 
     @property
     def database(self) -> str:

@@ -2,7 +2,8 @@
 
     mirror   rebuilt from events at any time   cursor admin runs announcements nodes members earnings
                                                rounds listings submitted seats checkpoints; undo
-    own      exists only here                  uploads claims heartbeats nonces rules evidence standing
+    own      exists only here                  uploads grants claims heartbeats nonces rules evidence standing
+                                               ended_rounds holds bans clock
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -242,7 +243,7 @@ class UndoRow(SQLModel, table=True):
 
 
 class UploadRow(SQLModel, table=True):
-    """An uploaded artifact, whose file has ``size`` bytes; its blob is in the artifact directory under ``root``."""
+    """An uploaded artifact, whose file has ``size`` bytes; its blob is in the store of artifacts under ``root``."""
 
     __tablename__ = "uploads"
     round: int = _id()
@@ -250,6 +251,36 @@ class UploadRow(SQLModel, table=True):
     root: bytes = Field(primary_key=True)
     node: int = Field(sa_type=BigInteger)
     size: int = Field(sa_type=BigInteger)
+
+
+class GrantRow(SQLModel, table=True):
+    """A node's upload to the object store, of a file with this ``size`` and keccak256, under a name only it was told.
+
+    ``state`` is open until the node has told of its upload, checking until it was examined, then stored or refused.
+    ``root`` is the artifact's once stored; ``why`` explains a refusal. ``ordered_at`` is when its examination was last
+    ordered. Times are unix seconds.
+    """
+
+    __tablename__ = "grants"
+    name: str = Field(primary_key=True)
+    round: int = Field(index=True, sa_type=BigInteger)
+    job: int
+    node: int = Field(index=True, sa_type=BigInteger)
+    size: int = Field(sa_type=BigInteger)
+    file_hash: bytes
+    expires_at: float
+    state: str = "open"
+    ordered_at: float = 0.0
+    root: bytes = b""
+    why: str = ""
+
+
+class EndedRoundRow(SQLModel, table=True):
+    """A round that was found settled or void, and when first (unix seconds); gone once its artifacts were deleted."""
+
+    __tablename__ = "ended_rounds"
+    round: int = _id()
+    ended_at: float
 
 
 class ClaimRow(SQLModel, table=True):
@@ -296,7 +327,7 @@ class RulesRow(SQLModel, table=True):
 
 
 class EvidenceRow(SQLModel, table=True):
-    """A juror's evidence; its bytes are in the evidence directory under ``root``."""
+    """A juror's evidence; its bytes are in the store of evidence under ``root``."""
 
     __tablename__ = "evidence"
     root: bytes = Field(primary_key=True)
@@ -311,3 +342,41 @@ class OpeningStatusRow(SQLModel, table=True):
     __tablename__ = "standing"
     run: int = _id()
     waiting: str = ""
+
+
+class ClockRow(SQLModel, table=True):
+    """The process that drives until ``ends_at`` (unix seconds), if it does not renew. One row, ``id`` 1.
+
+    ``epoch`` counts the holders, ``holder`` names the process, ``place`` the file that it has locked.
+    """
+
+    __tablename__ = "clock"
+    id: int = Field(default=1, primary_key=True)
+    epoch: int = Field(sa_type=BigInteger)
+    holder: str
+    place: str
+    ends_at: float
+
+
+class HoldRow(SQLModel, table=True):
+    """A hold by which the operator keeps a run from opening rounds; no row while rounds are opened.
+
+    ``state`` is paused, draining, or drained once every round of a draining run has ended; ``since`` unix seconds.
+    """
+
+    __tablename__ = "holds"
+    run: int = _id()
+    state: str
+    why: str = ""
+    since: float
+
+
+class BanRow(SQLModel, table=True):
+    """A worker that the operator does not list in a run, ``until`` a time in unix seconds; null until it is lifted."""
+
+    __tablename__ = "bans"
+    run: int = _id()
+    node: int = _id()
+    why: str
+    until: float | None = None
+    since: float

@@ -142,7 +142,7 @@ def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> in
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()
     if settings.metrics_port:
-        OwnStanding(trainer.publisher.chain, trainer.publisher.signer.address, settings.run).start()
+        OwnStanding(trainer.publisher.chain, trainer.publisher.signer.address, (settings.run,)).start()
     health = settings.state_dir / HEALTH_FILE
     daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, health, close=trainer.close)
     return daemon.run()

@@ -175,8 +175,11 @@ class Worker:
         since = self.unlisted_since
         if not self.drain.asked or since is None or time.monotonic() - since < self._drain_seconds():
             return False
-        if self.client.assignments(self.node):
-            return False
+        try:
+            if self.client.assignments(self.node):
+                return False
+        except Rejected:  # the node is banned and has no job left there
+            pass
         reader = self.chain.latest()
         return not any(self._owes(round_, reader.round(round_)) for round_ in self.outbox.rounds())
 

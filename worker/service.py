@@ -86,7 +86,7 @@ def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     worker = build(settings, produce)
     worker.start_background()
     if settings.metrics_port:
-        OwnStanding(worker.chain, worker.signer.address, settings.run).start()
+        OwnStanding(worker.chain, worker.signer.address, (settings.run,)).start()
 
     def tick() -> bool:
         more = worker.tick()

@@ -10,7 +10,9 @@ from sqlmodel import Session, col, func, select
 
 from coordinator import tables
 from coordinator.api.refusals import missing
-from coordinator.driver.candidates import Liveness, candidate_of
+from coordinator.driver.candidates import candidate_of
+from coordinator.driver.control import hold_sentence
+from coordinator.driver.off_chain import OffChain, off_chain
 from coordinator.driver.selection import ListingLimits, exclusion_reason
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
@@ -36,7 +38,7 @@ def status(
         tables.RoundRow.run == run_id, tables.RoundRow.parent == 0, col(tables.RoundRow.state) < State.SETTLED
     )
     nodes = list(session.exec(select(tables.NodeRow).order_by(col(tables.NodeRow.id))))
-    seen, bound = liveness(session, leased), math.inf if limits is None else limits.neglect_bound
+    seen, bound = off_chain(session, run_id, leased, now), math.inf if limits is None else limits.neglect_bound
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -54,11 +56,6 @@ def status(
     )
 
 
-def liveness(session: Session, leased: frozenset[int]) -> Liveness:
-    """Reads the heartbeats from SQL and joins the leases."""
-    return Liveness({row.node: row for row in session.exec(select(tables.HeartbeatRow))}, leased)
-
-
 def heartbeat_reply(
     session: Session, run_id: int, node_id: int, leased: frozenset[int], limits: ListingLimits | None, now: float
 ) -> HeartbeatReply:
@@ -67,11 +64,10 @@ def heartbeat_reply(
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
     member = session.get(tables.MemberRow, (run_id, node_id))
-    candidate = candidate_of(node, member, run, liveness(session, leased), now)
-    reason = exclusion_reason(candidate, run.version, limits)
-    if reason is None or candidate.free <= 0:
-        return HeartbeatReply(state="alive", reasons=[] if reason is None else [reason])
-    return HeartbeatReply(state="unlisted", reasons=[reason])
+    candidate = candidate_of(node, member, run, off_chain(session, run_id, leased, now, node_id), now)
+    reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
+    listable = reason is None or candidate.free <= 0
+    return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])
 
 
 def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
@@ -81,14 +77,14 @@ def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: tables.NodeRow, seen: Liveness, lease_seconds: float, bound: float, now: float) -> NodeStatus:
+def _node_status(node: tables.NodeRow, seen: OffChain, lease_seconds: float, bound: float, now: float) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
         node=node.id,
         role="worker" if node.role == Role.WORKER else "validator",
         owner=node.owner,
-        state=_state(node, heartbeat, silent, lease_seconds, bound),
+        state=_state(node, heartbeat, silent, lease_seconds, bound, node.id in seen.bans),
         version=None if heartbeat is None or heartbeat.version < 0 else heartbeat.version,
         last_seen_seconds=silent,
     )
@@ -100,10 +96,11 @@ def _state(
     silent: float | None,
     lease_seconds: float,
     bound: float,
+    banned: bool,
 ) -> NodeState:
     if heartbeat is None or silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:
         return "late"
     excluded = not heartbeat.available or node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
-    return "unlisted" if excluded or node.bond < node.required else "alive"
+    return "unlisted" if banned or excluded or node.bond < node.required else "alive"

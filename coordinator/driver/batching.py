@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter as Counts
+from collections.abc import Mapping, Sequence
 
 import structlog
 from sqlmodel import select
@@ -36,7 +37,7 @@ RETRY_SECONDS = 0.5
 
 
 class Batcher:
-    """Sends pending claims of one run. A claim that the contract refuses does not delay the others of its batch."""
+    """Sends pending claims. A claim that the contract refuses does not delay the others of its batch."""
 
     def __init__(self, store: Store, sender: Sender, delays: BatchingDelays) -> None:
         self._store = store
@@ -56,9 +57,9 @@ class Batcher:
         return moved
 
     @property
-    def waiting(self) -> int:
-        """Number of claims that were pending when they were read last."""
-        return len(self._claims)
+    def waiting(self) -> Mapping[int, int]:
+        """Number of claims by round that were pending when they were read last."""
+        return Counts(claim.round for claim in self._claims)
 
     def _pending(self) -> list[ClaimRow]:
         """Returns the pending claims; reads them only if the database has changed since the last call."""

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+from coordinator.driver.control import ban_sentence
+from coordinator.driver.off_chain import OffChain
 from coordinator.driver.selection import Candidate
-from coordinator.tables import HeartbeatRow, MemberRow, NodeRow, RunRow
+from coordinator.tables import MemberRow, NodeRow, RunRow
 from protocol.chain.structs import Role
 
 
-@dataclass(frozen=True, slots=True)
-class Liveness:
-    """Off-chain signs of life: last heartbeats by node, and the nodes that hold a lease."""
-
-    heartbeats: Mapping[int, HeartbeatRow]
-    leased: Collection[int]
-
-
-def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: Liveness, now: float) -> Candidate:
+def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: OffChain, now: float) -> Candidate:
     """Returns one worker as a candidate for the next round of ``run`` at ``now`` (unix seconds)."""
-    heartbeat = seen.heartbeats.get(node.id)
+    heartbeat, banned = seen.heartbeats.get(node.id), seen.bans.get(node.id)
     return Candidate(
         node=node.id,
         capacity=node.capacity,
@@ -32,11 +25,12 @@ def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: Liv
         leased=node.id in seen.leased,
         neglect=node.neglect,
         fraudulent=node.fraudulent,
+        ban="" if banned is None else ban_sentence(banned),
     )
 
 
 def candidates(
-    nodes: Mapping[int, NodeRow], members: Mapping[tuple[int, int], MemberRow], run: RunRow, seen: Liveness, now: float
+    nodes: Mapping[int, NodeRow], members: Mapping[tuple[int, int], MemberRow], run: RunRow, seen: OffChain, now: float
 ) -> tuple[Candidate, ...]:
     """Returns all workers as candidates, ascending by node."""
     return tuple(

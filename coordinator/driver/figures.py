@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import Gauge
 
@@ -23,11 +23,13 @@ VERSION = Gauge("assize_coordinator_version", "Newest version of the run's model
 LEASED = Gauge("assize_coordinator_leased_nodes", "Nodes whose heartbeats are in time", ["run"])
 CLAIMS = Gauge("assize_coordinator_pending_claims", "Submissions stored and not on chain yet", ["run"])
 
+DRIVING = Gauge("assize_coordinator_driving", "1 while this process drives the rounds, 0 while it stands by")
+
 STATES = (State.OPEN, State.CLOSED, State.VOTING, State.TALLIED)
 
 
-def show_run(market: Market, progress: RunProgress, leased: int, claims: int) -> None:
-    """Shows a run of the market: its ``progress``, the nodes that hold a lease, and the claims that wait."""
+def show_run(market: Market, progress: RunProgress, leased: int, claims: Mapping[int, int]) -> None:
+    """Shows a run of the market: its ``progress``, how many nodes hold a lease, and the claims that wait by round."""
     run, name = market.runs[progress.run], str(progress.run)
     under_way = [market.rounds[number] for number in market.live if market.rounds[number].run == run.id]
     for state, count in by_state(each.state for each in under_way).items():
@@ -41,10 +43,18 @@ def show_run(market: Market, progress: RunProgress, leased: int, claims: int) ->
     ESCROW.labels(name).set(progress.escrow // progress.need if progress.need else 0)
     VERSION.labels(name).set(run.version)
     LEASED.labels(name).set(leased)
-    CLAIMS.labels(name).set(claims)
+    own = (count for number, count in claims.items() if number in market.rounds and market.rounds[number].run == run.id)
+    CLAIMS.labels(name).set(sum(own))
 
 
 def by_state(states: Iterable[int]) -> dict[str, int]:
     """Returns how many rounds are in each state that is none of an end, 0 included. PURE."""
     counts = Counts(states)
     return {state.name.lower(): counts[state] for state in STATES}
+
+
+def hide_runs() -> None:
+    """Shows no run any more: another process drives, and what was shown here grows old."""
+    DRIVING.set(0)
+    for gauge in (ROUNDS, OPENED, VOID, NEWEST, JOBS, ESCROW, VERSION, LEASED, CLAIMS):
+        gauge.clear()

@@ -27,6 +27,7 @@ class Candidate:
         leased: sent a heartbeat lately.
         neglect: evidence of too many void and missing jobs, in nats.
         fraudulent: fraudulent jobs in its life.
+        ban: reason and end of the operator's ban; empty without one.
     """
 
     node: int
@@ -39,6 +40,7 @@ class Candidate:
     leased: bool
     neglect: float
     fraudulent: int
+    ban: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class ListingLimits:
 
 def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -> str | None:
     """Returns the reason for which the node is not listed at the ``newest`` checkpoint, or None if it may be."""
+    if candidate.ban:
+        return candidate.ban
     if candidate.fraudulent:
         return f"{candidate.fraudulent} of its jobs were found fraudulent"
     if not candidate.joined:

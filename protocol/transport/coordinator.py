@@ -43,7 +43,8 @@ class _NotServed(Rejected):
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it drives. Without
+    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it
+    drives, and takes the first of several. Without
     a signer only the public paths work.
     """
 
@@ -79,8 +80,8 @@ class CoordinatorClient:
         return _parse(api.Health, self._send("GET", "/health"))
 
     def status(self) -> api.StatusReport:
-        """Returns the live counts."""
-        return _parse(api.StatusReport, self._send("GET", "/status", limit=STATUS_BYTES))
+        """Returns the live counts of the client's run, or of the first one that the coordinator drives."""
+        return _parse(api.StatusReport, self._send("GET", f"/status{self._of_run()}", limit=STATUS_BYTES))
 
     def run(self, run: int) -> api.RunDescription:
         """Returns what a node needs to take part in ``run``."""
@@ -127,7 +128,7 @@ class CoordinatorClient:
 
     def blob(self, root: bytes, limit: int) -> bytes:
         """Returns head and file of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
-        blob = self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+        blob = self._send("GET", f"/artifacts/0x{root.hex()}{self._of_run()}", limit=limit)
         parse_blob(blob, root)
         return blob
 
@@ -176,6 +177,9 @@ class CoordinatorClient:
         ):
             answer = deadline.extended(pieces(response, limit, "the coordinator"))
             return _checked(response.status_code, b"".join(answer))
+
+    def _of_run(self) -> str:
+        return "" if self._run is None else f"?run={self._run}"
 
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:

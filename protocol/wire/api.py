@@ -1,16 +1,18 @@
 """Bodies of the coordinator's HTTP API, shared by server and clients.
 
     GET  /health                              -> Health
-    GET  /status                              -> StatusReport
+    GET  /status?run=R                        -> StatusReport
     GET  /runs/{run}                          -> RunDescription
     GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
     GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
     PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
+    POST /rounds/{round}/jobs/{job}/uploads   signed   UploadRequest -> UploadTicket
+    POST /uploads/{name}?wait=S               signed   -> UploadTicket, once the file was uploaded
     PUT  /rounds/{round}/jobs/{job}/blob      signed   blob of what is on chain, by a juror -> ArtifactReceipt
     POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
-    GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
+    GET  /artifacts/{root}?run=R              -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 
@@ -61,11 +63,20 @@ class ErrorBody(Body):
 
 
 class Health(Body):
-    """The process answers and drives ``run``; ``head`` is the newest block that it has folded."""
+    """The process answers and drives ``run``; ``head`` is the newest block that it has folded.
+
+    ``runs`` are all runs that it drives, ``run`` the first of them; absent if it is the only one.
+    """
 
     ok: bool
     run: Id
     head: int
+    runs: list[Id] | None = None
+
+    @property
+    def driven(self) -> tuple[int, ...]:
+        """The runs that it drives."""
+        return tuple(self.runs or (self.run,))
 
 
 class ChainIdentity(Body):
@@ -162,6 +173,33 @@ class ArtifactReceipt(Body):
     """The upload is durable; ``root`` is computed by the coordinator from the bytes."""
 
     root: Bytes32
+
+
+class UploadRequest(Body):
+    """Asks to upload the file of one job's artifact to the coordinator's object store: its size and keccak256."""
+
+    node: NodeId
+    size: Annotated[int, Field(ge=1, lt=1 << 63)]
+    file_hash: Bytes32
+
+
+class UploadTicket(Body):
+    """An upload to the coordinator's object store.
+
+    open       send ``method`` to ``url`` with ``headers`` and the file before ``expires_at``, then tell by ``name``
+    checking   the file is being examined: ask again
+    stored     the artifact is durable under ``root``
+    refused    ``why`` the file was not taken
+    """
+
+    name: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    state: Literal["open", "checking", "stored", "refused"]
+    method: Literal["PUT"] = "PUT"
+    url: Annotated[str, Field(max_length=8000)] = ""
+    headers: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=1000)]] = {}
+    expires_at: Seconds = 0
+    root: Bytes32 | None = None
+    why: Text = ""
 
 
 class ReceiptRequest(Body):

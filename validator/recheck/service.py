@@ -55,7 +55,7 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
             part.close()
 
     if settings.metrics_port:
-        OwnStanding(chain, wallet.address, settings.run).start()
+        OwnStanding(chain, wallet.address, (settings.run,)).start()
     health_file = settings.state_dir / HEALTH_FILE
     return Daemon("recheck", rechecker.tick, settings.interval_seconds, health_file, close=close)
 

@@ -6,7 +6,7 @@ A thread of its own reads them twice a minute for those who watch, so that no lo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from prometheus_client import Gauge
@@ -28,10 +28,10 @@ log = structlog.get_logger()
 
 
 class OwnStanding:
-    """Looks up ``address``, its node if it has one, and ``run`` if it is given."""
+    """Looks up ``address``, its node if it has one, and ``runs``."""
 
-    def __init__(self, chain: Chain, address: str, run: int | None = None, seconds: float = LOOK_SECONDS) -> None:
-        self._chain, self._address, self._run, self._seconds = chain, address, run, seconds
+    def __init__(self, chain: Chain, address: str, runs: Sequence[int] = (), seconds: float = LOOK_SECONDS) -> None:
+        self._chain, self._address, self._runs, self._seconds = chain, address, runs, seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="own-standing", daemon=True)
 
@@ -53,8 +53,8 @@ class OwnStanding:
             BOND.labels(str(number)).set(node.bond / WEI)
             REQUIRED.labels(str(number)).set(reader.required_bond(node.role, max(node.capacity, 1)) / WEI)
             LISTABLE.labels(str(number)).set(reader.is_listable(number))
-        if self._run is not None:
-            RUN_VERSION.labels(str(self._run)).set(reader.run(self._run).version)
+        for run in self._runs:
+            RUN_VERSION.labels(str(run)).set(reader.run(run).version)
 
     def _keep_looking(self) -> None:
         told = ""
