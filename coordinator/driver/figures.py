@@ -23,8 +23,6 @@ VERSION = Gauge("assize_coordinator_version", "Newest version of the run's model
 LEASED = Gauge("assize_coordinator_leased_nodes", "Nodes whose heartbeats are in time", ["run"])
 CLAIMS = Gauge("assize_coordinator_pending_claims", "Submissions stored and not on chain yet", ["run"])
 
-DRIVING = Gauge("assize_coordinator_driving", "1 while this process drives the rounds, 0 while it stands by")
-
 STATES = (State.OPEN, State.CLOSED, State.VOTING, State.TALLIED)
 
 
@@ -55,6 +53,5 @@ def by_state(states: Iterable[int]) -> dict[str, int]:
 
 def hide_runs() -> None:
     """Shows no run any more: another process drives, and what was shown here grows old."""
-    DRIVING.set(0)
     for gauge in (ROUNDS, OPENED, VOID, NEWEST, JOBS, ESCROW, VERSION, LEASED, CLAIMS):
         gauge.clear()

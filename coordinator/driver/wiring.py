@@ -10,7 +10,7 @@ import structlog
 from coordinator.driver.batching import Batcher
 from coordinator.driver.clock import RENEW_SECONDS, ClockLease, HoldersSigner
 from coordinator.driver.driver import Driver
-from coordinator.driver.figures import DRIVING, hide_runs, show_run
+from coordinator.driver.figures import hide_runs, show_run
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.opener import RoundOpener, run_progress
@@ -147,7 +147,6 @@ class DriverProcess:
         ]
         mirror = Mirror(self._chain, store, settings.confirmations)
         self._batcher = Batcher(store, sender, delays)
-        DRIVING.set(1)
         return Driver(mirror, sender, openers, self._batcher)
 
     def _stand_by(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 
+from coordinator.tables import ClockRow
 from deploy.localnet import services
 from deploy.localnet.parties import ETHER, REQUESTER
 from deploy.localnet.processes import ProcessSpec, free_port
@@ -106,6 +108,16 @@ def _small_disk(network: Watched, prometheus: Prometheus) -> Iterator[None]:
     finally:
         network.drop("relay-2", prometheus)
         subprocess.run(["umount", str(folder)], check=True)
+
+
+@fault("another process takes the clock and does not drive", NobodyDrives="")
+def _clock_taken(network: Watched, prometheus: Prometheus) -> Iterator[None]:
+    take = f"UPDATE {ClockRow.__tablename__} SET epoch = epoch + 1, place = '', ends_at = ?"
+    path = network.layout.state("coordinator") / "coordinator.db"
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as database:
+        database.execute(take, (time.time() + 3600,))
+        yield
+        database.execute(take, (0,))
 
 
 @fault("a run funded for ten rounds", EscrowShort="driver-2")
