@@ -11,6 +11,9 @@ from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
+UPLOAD_SECONDS = 30
+"""Longest that requests under way may take, uploads among them, once the API is told to end."""
+
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]
@@ -43,7 +46,7 @@ def serve(env_file: EnvFile = None) -> None:
     service = CoordinatorService(settings, store, chain.deployment, wallet)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
-    run_server(create_app(service), listener, grace_seconds=2)
+    run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
 
 
 @app.command()

@@ -113,6 +113,7 @@ class Validator:
         self._not_before: dict[str, float] = {}
         self._replayed: defaultdict[tuple[int, bytes], _Replaying] = defaultdict(_Replaying)
         self._overdue_since: dict[tuple[int, Step], float] = {}
+        self._drains = False
         self._draining: set[VoteKey] | None = None
         self.activity, self._record = Activity(), ServiceRecord(node)
         self.activity.note(node=node)
@@ -122,15 +123,15 @@ class Validator:
 
         Rounds overlap, so that it would otherwise never be without one.
         """
-        self._draining = {_vote_key(one) for one in self._owed()}
-        log.info("seats_to_end", rounds=sorted(key.round for key in self._draining))
+        self._drains = True
 
     def drained(self) -> bool:
         """Returns whether a drain is done: no seat that it had when it began still waits for its vote."""
-        return self._draining is not None and not self._draining & {_vote_key(one) for one in self._owed()}
+        return self._draining is not None and not self._draining & self._owed()
 
-    def _owed(self) -> list[FollowedRound]:
-        return [one for one in self._rounds.live.values() if owes_vote(one, self._node, self._clock.now())]
+    def _owed(self) -> set[VoteKey]:
+        live = self._rounds.live.values()
+        return {_vote_key(one) for one in live if owes_vote(one, self._node, self._clock.now())}
 
     def _step_of(self, followed: FollowedRound) -> Step:
         if self._draining is not None and _vote_key(followed) not in self._draining:
@@ -141,6 +142,8 @@ class Validator:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
+        if self._drains and self._draining is None:
+            self._draining = self._owed()
         self._runs.serve(self._rounds.served_by(self._node), self._rounds.runs)
         live = list(self._rounds.live.values())
         steps = [(one, self._step_of(one)) for one in live]

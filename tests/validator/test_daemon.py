@@ -72,6 +72,31 @@ def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Sce
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}, "no holder answered: the fault may be here"
 
 
+def test_a_validator_that_is_told_to_end_reveals_what_it_committed_to_and_takes_no_later_seat(
+    make_scene: Callable[..., Scene], cast: Cast
+) -> None:
+    scene = make_scene(validators=1, committee=1)
+    (juror,) = scene.jurors
+    first = scene.open()
+    scene.submit(first, scene.work(first), {0, 1})
+    while not any(seat.commitment != bytes(32) for seat in scene.chain.latest().seats(first.round)):
+        juror.validator.tick()
+    juror.validator.drain()
+    scene.change_node(cast.make_wallet("another"))
+    second = scene.open()
+    scene.submit(second, scene.work(second), {0, 1})
+    assert not juror.validator.drained()
+    scene.tick_until(first.round, State.TALLIED)
+    juror.validator.tick()
+    assert juror.validator.drained()
+    assert [revealed.round for revealed in scene.reveals()] == [first.round]
+    assert scene.chain.latest().round(second.round).state is State.CLOSED
+    juror.close()
+    juror.validator, juror.close = juror.build()
+    scene.tick_until(second.round, State.TALLIED)
+    assert [revealed.round for revealed in scene.reveals()] == [first.round, second.round]
+
+
 APPEALS = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
 
 
