@@ -215,9 +215,7 @@ def _refuse_shared(
             raise Misconfigured(f"{path}: {key} {twice!r} is given out twice: expected one of its own for each node")
     allowed = None if visible is None else [each.strip() for each in visible.split(",")]
     if allowed is not None and (outside := next((each for each in named["device"] if each not in allowed), None)):
-        raise Misconfigured(
-            f"{path}: device {outside!r}: expected one of {VISIBLE}={visible}, to which this is limited"
-        )
+        raise Misconfigured(f"{path}: device {outside!r}: expected one of those in {VISIBLE}={visible}")
 
 
 def _bond(path: Path, table: BondTable | None) -> BondFollowing | None:
