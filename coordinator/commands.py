@@ -27,7 +27,7 @@ def serve(env_file: EnvFile = None) -> None:
 
     from coordinator.api.app import create_app
     from coordinator.api.service import CoordinatorService
-    from coordinator.driver.wiring import checked_run, keep_rules, read_rules
+    from coordinator.driver.wiring import checked_run, coming_rules, keep_rules, read_rules
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
     from protocol.chain.reading.client import Chain
@@ -42,7 +42,9 @@ def serve(env_file: EnvFile = None) -> None:
     rules = read_rules(settings, checked_run(chain, settings.run))
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
-    keep_rules(store, rules)
+    for each in (rules, coming_rules(settings)):
+        if each is not None:
+            keep_rules(store, each)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")

@@ -72,7 +72,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """How a service ends without leaving work undone.
+    """A service's way to end without leaving work undone.
 
     Args:
         begin: called in the loop's thread, once SIGTERM was received: the service takes no new work.

@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -54,11 +54,14 @@ _PATHS = ("addresses", "keystore_directory", "password_file", "state_dir", "trap
 _VARIABLE = re.compile(r"ASSIZE_WORKER_([A-Z_]+)")
 
 
-class _Table(BaseModel):
+class _FleetTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class BondTable(_Table):
+T = TypeVar("T", bound=_FleetTable)
+
+
+class BondTable(_FleetTable):
     """``[bond]`` of a fleet's file: the owner's key, and the most that it adds to bonds in a day."""
 
     keystore: str
@@ -66,7 +69,7 @@ class BondTable(_Table):
     most_a_day: str
 
 
-class FleetTables(_Table):
+class FleetTables(_FleetTable):
     """The tables of a fleet's file; those of nodes are read with the worker's settings."""
 
     state_dir: str = "fleet"
@@ -76,7 +79,7 @@ class FleetTables(_Table):
     bond: BondTable | None = None
 
 
-class DevicesTable(_Table):
+class DevicesTable(_FleetTable):
     """The keys of a node's table that are not a worker's settings."""
 
     devices: list[DeviceName] = Field(default_factory=list, max_length=64)
@@ -229,7 +232,7 @@ def _bond(path: Path, table: BondTable | None) -> BondFollowing | None:
     return BondFollowing(keystore, _placed(path, table.password_file), most)
 
 
-def _checked(kind: type[Any], content: Mapping[str, Any], where: str) -> Any:
+def _checked(kind: type[T], content: Mapping[str, Any], where: str) -> T:
     """Returns the tables of a file; raises ``Misconfigured`` at the first thing that is wrong, by its key."""
     try:
         return kind.model_validate(content)

@@ -1,4 +1,4 @@
-"""When a process that ended by itself is started again, and why it ended. PURE."""
+"""Decisions on processes that end: the pause before a restart, the reason of the end, a fleet's exit code. PURE."""
 
 from __future__ import annotations
 
