@@ -45,7 +45,7 @@ class BondLook:
 
     @property
     def missing(self) -> int:
-        """What the bond lacks; 0 of a node that has retired."""
+        """The wei that the bond lacks; 0 of a node that has retired."""
         return max(0, self.required - self.bond) if self.serves else 0
 
 
