@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from coordinator.driver.leases import Leases
-from coordinator.driver.wiring import checked_run, read_rules
+from coordinator.driver.wiring import checked_run, coming_rules, read_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from protocol.amounts import tokens
@@ -53,7 +53,7 @@ def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> 
     file = settings.rules_files[run]
     return (
         Examination(f"coordinator{name}", lambda: _coordinator(chain, key, run), "use the key that the run names"),
-        Examination(f"rules{name}", lambda: _rules(chain, file, run), "check ASSIZE_COORDINATOR_RULES"),
+        Examination(f"rules{name}", lambda: _rules(settings, chain, file, run), "check ASSIZE_COORDINATOR_RULES"),
         Examination(f"escrow{name}", lambda: _escrow(chain, run), f"fund it: `assize run fund {run} AMOUNT`"),
     )
 
@@ -65,8 +65,8 @@ def _coordinator(chain: Chain, key: Key, run: int) -> str:
     return f"coordinates run {run}"
 
 
-def _rules(chain: Chain, file: Path, run: int) -> str:
-    rules = read_rules(file, run, checked_run(chain, run))
+def _rules(settings: CoordinatorSettings, chain: Chain, file: Path, run: int) -> str:
+    rules = read_rules(file, run, checked_run(chain, run), coming_rules(settings))
     return f"rules of {rules.environment.name} match the chain"
 
 

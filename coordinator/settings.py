@@ -30,6 +30,7 @@ class CoordinatorSettings(NodeSettings):
         rules: file with the run's rules, whose canonical bytes have the hash on chain; of several runs in their order.
         database_url: empty for SQLite under ``state_dir``.
         redis_url: Redis for leases and notifications.
+        coming_rules: file of the rules announced for the run, served before they are in effect, if any.
         host: address at which the API listens.
         port: port at which the API listens.
         api_metrics_port: port of the API process's metrics, beside the driver's `metrics_port`; 0 disables them.
@@ -57,6 +58,7 @@ class CoordinatorSettings(NodeSettings):
 
     run: Annotated[str, BeforeValidator(_words)]
     rules: Annotated[str, PathWords(), BeforeValidator(_words)]
+    coming_rules: Path | None = None
     database_url: str = ""
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -67,7 +68,7 @@ class DriverProcess:
                     f"run {number} is coordinated by {run.terms.coordinator}, "
                     f"the keystore {settings.keystore} holds {signer.address}"
                 )
-            self._rules[number] = read_rules(file, number, run)
+            self._rules[number] = read_rules(file, number, run, coming_rules(settings))
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         self._store = Store(settings.database)
         log.info("tables", found=self._store.migrated)
@@ -207,16 +208,17 @@ def checked_run(chain: Chain, run: int) -> Run:
         raise Misconfigured(f"there is no run {run} on this deployment: open one with `assize run open`") from error
 
 
-def read_rules(file: Path, number: int, run: Run) -> Rules:
-    """Reads the rules of the run with this number from their file.
+def read_rules(file: Path, number: int, run: Run, coming: Iterable[Rules] = ()) -> Rules:
+    """Reads the rules of the run with this number from their file, or takes the coming ones once these are in effect.
 
     Raises:
         Misconfigured: their hash is not the one on chain.
         Rejected: they pin no checkpoint.
     """
-    name = f"the rules file {file}"
-    with accessing(f"read {name}"), validating(name, Misconfigured):
-        rules = Rules.model_validate_json(file.read_bytes())
+    for each in coming:
+        if rules_hash(encode_rules(each)) == run.terms.rules_hash:
+            return each
+    rules = _rules_in(file)
     digest = rules_hash(encode_rules(rules))
     if digest != run.terms.rules_hash:
         raise Misconfigured(
@@ -225,6 +227,21 @@ def read_rules(file: Path, number: int, run: Run) -> Rules:
         )
     _ = rules.pins
     return rules
+
+
+def coming_rules(settings: CoordinatorSettings) -> list[Rules]:
+    """Reads the rules that are announced, none where the settings name none; raises as ``read_rules``."""
+    if settings.coming_rules is None:
+        return []
+    rules = _rules_in(settings.coming_rules)
+    _ = rules.pins
+    return [rules]
+
+
+def _rules_in(path: Path) -> Rules:
+    name = f"the rules file {path}"
+    with accessing(f"read {name}"), validating(name, Misconfigured):
+        return Rules.model_validate_json(path.read_bytes())
 
 
 def keep_rules(store: Store, *rules: Rules) -> None:

@@ -19,6 +19,7 @@ from protocol.chain.writing import actions
 from protocol.chain.writing.faucet import give_gas
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, read_password
+from protocol.wire.rules import Rules, encode_rules, rules_hash
 from tests.alerts.prometheus import Prometheus
 from tests.alerts.watched import Watched
 from tests.chaos.between import Answer, Asked, Forward, error_answer
@@ -271,3 +272,20 @@ def _hidden(network: Watched, prometheus: Prometheus) -> Iterator[None]:
 
     with network.api_between.interfering(hide), network.second_between.interfering(hide):
         yield
+
+
+@fault("new rules ask for a version that nobody has", VersionBehind="worker-1")
+def _old_version(network: Watched, prometheus: Prometheus) -> Iterator[None]:
+    """The last one: with rules that nobody has joined, no round is opened any more."""
+    layout = network.layout
+    rules = Rules.model_validate_json(layout.rules.read_bytes()).model_copy(update={"least_version": "99.0.0"})
+    coming = layout.root / "coming.json"
+    coming.write_bytes(encoded := encode_rules(rules))
+    network.supervisor.more["coordinator"]["ASSIZE_COORDINATOR_COMING_RULES"] = str(coming)
+    network.restart("coordinator")
+    owner = Keystores(layout.keystores).open(REQUESTER, read_password(layout.password_file))
+    terms: RunTerms = network.chain.latest().run(layout.run).terms
+    with closing(Sender(network.chain, owner, layout.root / "state" / "setup" / "third.db")) as sender:
+        new = replace(terms, rules_hash=rules_hash(encoded))
+        actions.announce_terms(sender, layout.run, new).carry_out("announce-3")
+    yield
