@@ -17,20 +17,20 @@ LEAST_KNOWN = 6
 SEED_WORDS = 12
 """Words of a seed phrase, at least."""
 
-_WORDS = re.compile(rf"\b[a-z]{{3,8}}(?:[ ,]+[a-z]{{3,8}}){{{SEED_WORDS - 1},}}\b")
+_WORDS = re.compile(rf"\b[a-z]{{3,8}}(?:[ ,]{{1,3}}[a-z]{{3,8}}){{{SEED_WORDS - 1},}}\b")
 _WORD = re.compile("[a-z]+")
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"(-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z))", re.DOTALL), lambda _: "<key>"),
-    (re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+)"), lambda match: shown_url(match[1])),
+    (re.compile(r"(-----BEGIN [A-Z ]{1,40}-----.*?(?:-----END [A-Z ]{1,40}-----|\Z))", re.DOTALL), lambda _: "<key>"),
+    (re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s\"'<>]+)"), lambda match: shown_url(match[1])),
     (
         re.compile(
-            r"(?i)[\w-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|"
-            r"mnemonic|seed[_-]?phrase|authorization|cookie)[\w-]*[\"']?\s*[:=]\s*"
-            r"(\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;}]+)"
+            r"(?i)(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|mnemonic|"
+            r"seed[_-]?phrase|authorization|cookie)[\w-]{0,40}[\"']?\s{0,4}[:=]\s{0,4}"
+            r"(\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;}]+)"
         ),
         lambda _: "***",
     ),
-    (re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9+/=._~-]{8,})"), lambda _: "***"),
+    (re.compile(r"(?i)\b(?:bearer|basic)\s{1,4}([A-Za-z0-9+/=._~-]{8,})"), lambda _: "***"),
     (
         re.compile(r"(?<![0-9A-Za-z])(?:0x)?([0-9a-fA-F]{64,})(?![0-9A-Za-z])"),
         lambda match: f"{match[1][:6]}<{len(match[1])} digits>",
@@ -40,7 +40,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
         lambda _: "***",
     ),
 )
-"""What looks like a secret: the first group is replaced."""
+"""What looks like a secret: the first group is replaced. Strangers write into logs, so that no pattern may look twice at
+what it has passed over: repetitions are bounded, or begin at the edge of a word."""
 
 _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 

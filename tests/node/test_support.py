@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.node.commands.examining import ROLES, configured_roles
-from protocol.node.commands.support import MOST_FILE_BYTES, SupportBundle, tail
+from protocol.node.commands.support import MOST_FILE_BYTES, SupportBundle, add_logs, tail
 from protocol.node.profile import Profile
 from protocol.node.redaction import Redaction, shown_url
 from protocol.node.wallet import Keystores
@@ -165,6 +166,25 @@ def test_a_bundle_is_bounded_and_says_what_it_left_out() -> None:
 def test_a_known_value_is_gone_as_it_is_and_escaped(secret: str) -> None:
     shown = Redaction({"NAME": secret})(f"one {secret} two {json.dumps({'a': secret})}")
     assert secret not in shown.replace("<NAME>", " ")
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "password", "password=", "0x", "://", "-----BEGIN ", "bearer ", "abandon ", "ab1-", '\\\\"']
+)
+def test_what_strangers_put_into_a_log_does_not_hold_a_bundle_up(piece: str) -> None:
+    began = time.process_time()
+    Redaction({"one": "secret-1"}, frozenset({"abandon"}).__contains__)(piece * (200_000 // len(piece)))
+    assert time.process_time() - began < 5, "quadratic: minutes"
+
+
+def test_a_link_among_the_logs_is_not_followed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (tmp_path / "private").write_text("what another may read\n")
+    (state / "worker.log").symlink_to(tmp_path / "private")
+    packed = SupportBundle(Redaction({}))
+    add_logs(packed, "worker", {"state_dir": state})
+    assert not any("private" in name or b"another may read" in data for name, data in packed.files.items())
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def examined(role: str, asks: bool = True) -> list[dict[str, Any]]:
     Returns:
         Its rows, or one that says why there are none.
     """
-    words = [sys.executable, "-m", "assize", role, "doctor", "--json"]
+    words = [sys.executable, "-P", "-m", "assize", role, "doctor", "--json"]  # no assize.py of the present folder
     stdin = None if asks else subprocess.DEVNULL
     try:
         done = subprocess.run(

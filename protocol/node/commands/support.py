@@ -139,7 +139,7 @@ def gather(profile: Profile) -> SupportBundle:
         values = {key: value for key, (value, _) in stated.get(role, {}).items()}
         _add_state(packed, role, values)
         _add_metrics(packed, role, values)
-        _add_logs(packed, role, values)
+        add_logs(packed, role, values)
     packed.left_out += [("keystores, password files, the profile", "never packed")]
     packed.add_json("left-out.json", [{"what": what, "why": why} for what, why in packed.left_out])
     return packed
@@ -299,13 +299,13 @@ def _add_metrics(packed: SupportBundle, role: str, values: Mapping[str, Any]) ->
             packed.left_out.append((f"metrics of {name}", type(error).__name__))
 
 
-def _add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
+def add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
     """Adds the ends of log files in the state folder and in ``logs`` beside it, and of the journal of the units."""
     found: list[Path] = []
     if told := values.get("state_dir"):
         folder = Path(str(told)).expanduser()
         places = (folder, folder.parent / "logs", folder / "logs")
-        found = sorted({path for place in places for path in place.glob("*.log") if path.is_file()})
+        found = sorted({path for place in places for path in place.glob("*.log") if _is_own(path)})
         if places[1].is_dir():  # of all roles: those of this one
             found = [path for path in found if path.parent != places[1] or path.stem.startswith(role)]
     if len(found) > MOST_LOGS:
@@ -317,6 +317,11 @@ def _add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> No
             packed.left_out.append((f"log file {number} of {role}", error.strerror or type(error).__name__))
     if journal := _journal(role):
         packed.add(f"logs/{role}-journal.log", journal)
+
+
+def _is_own(path: Path) -> bool:
+    """Returns whether a log is a file, not a link: where others may write, one could lead to anything."""
+    return path.is_file() and not path.is_symlink()
 
 
 def tail(path: Path, most: int = MOST_FILE_BYTES) -> str:
