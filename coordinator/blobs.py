@@ -12,6 +12,9 @@ from protocol.errors import Misconfigured
 from protocol.transport.blobs import DirectoryBlobs, ObjectBlobs, OwnBlobs
 from protocol.transport.objects import Objects, is_object_store
 
+INCOMING = "incoming"
+"""Prefix of uploaded files that were not examined yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptBlobs:

@@ -95,7 +95,7 @@ def precheck(env_file: EnvFile = None) -> None:
 @app.command()
 @guard
 def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
-    """Checks disk, key, database, Redis, chain, rules and escrow; exits 1 if a check fails."""
+    """Checks disk, key, database, Redis, store, chain, rules and escrow; exits 1 if a check fails."""
     from coordinator.doctor import diagnose
     from coordinator.settings import CoordinatorSettings
 

@@ -1,4 +1,4 @@
-"""``assize coordinator pause | resume | drain | ban | unban | bans``: run control on the coordinator's machine.
+"""``assize coordinator pause | resume | drain | ban | unban | bans | webhooks``: control on the coordinator's machine.
 
 The commands write to the coordinator's database; its processes act on it at their next look. Nothing of it goes over
 the network.
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocol.errors import Misconfigured, Rejected
-from protocol.node.console import guard, note, show
+from protocol.node.console import EXIT_REFUSED, guard, note, show
 
 if TYPE_CHECKING:
+    from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
 
 app = typer.Typer()
@@ -43,9 +44,12 @@ LIFTED = "lifted"
 def pause(run: RunOption = None, why: Why = "", env_file: EnvFile = None) -> None:
     """Opens no new rounds until resumed; rounds under way go on."""
     from coordinator.driver.control import PAUSED, hold
+    from coordinator.settings import HookKind
+    from coordinator.webhooks.outbox import HookOutbox
 
-    with _store(env_file, run) as (store, number), store.writing() as session:
-        hold(session, number, PAUSED, why, time.time())
+    with _opened(env_file, run) as (store, settings, number), store.writing() as session:
+        held = hold(session, number, PAUSED, why, time.time())
+        HookOutbox.of(settings).announce(session, HookKind.PAUSED, number, held.since, why=held.why)
     note(f"run {number} opens no new rounds; to open them again: assize coordinator resume --run {number}")
 
 
@@ -54,10 +58,13 @@ def pause(run: RunOption = None, why: Why = "", env_file: EnvFile = None) -> Non
 def resume(run: RunOption = None, env_file: EnvFile = None) -> None:
     """Opens rounds again after a pause or a drain."""
     from coordinator.driver.control import release
+    from coordinator.settings import HookKind
+    from coordinator.webhooks.outbox import HookOutbox
 
-    with _store(env_file, run) as (store, number), store.writing() as session:
+    with _opened(env_file, run) as (store, settings, number), store.writing() as session:
         if not release(session, number):
             raise Rejected(f"run {number} is neither paused nor draining")
+        HookOutbox.of(settings).announce(session, HookKind.RESUMED, number, time.time())
     note(f"run {number} opens rounds again")
 
 
@@ -67,7 +74,7 @@ def drain(run: Annotated[int, typer.Argument(help="Id of the run.")], why: Why =
     """Opens no new rounds and waits until all have ended; Ctrl-C ends the waiting, not the drain."""
     from coordinator.driver.control import DRAINED, DRAINING, hold
 
-    with _store(env_file, run) as (store, number):
+    with _opened(env_file, run) as (store, _, number):
         with store.writing() as session:
             hold(session, number, DRAINING, why, time.time())
         state, told = DRAINING, ""
@@ -112,7 +119,7 @@ def ban(
 
     now = time.time()
     end = None if until.strip().lower() == LIFTED else second_of(until, now)
-    with _store(env_file, run) as (store, number), store.writing() as session:
+    with _opened(env_file, run) as (store, _, number), store.writing() as session:
         sentence = control.ban_sentence(control.ban(session, number, node, why, end, now))
     note(f"node {node} is {sentence}")
 
@@ -123,7 +130,7 @@ def unban(node: Node, run: RunOption = None, env_file: EnvFile = None) -> None:
     """Lifts the ban of a worker."""
     from coordinator.driver.control import lift
 
-    with _store(env_file, run) as (store, number), store.writing() as session:
+    with _opened(env_file, run) as (store, _, number), store.writing() as session:
         if not lift(session, number, node):
             raise Rejected(f"node {node} is not banned from run {number}")
     note(f"node {node} may be listed again")
@@ -136,7 +143,7 @@ def bans(run: RunOption = None, env_file: EnvFile = None, json: Json = False) ->
     from coordinator.driver import control
     from protocol.times import clock
 
-    with _store(env_file, run) as (store, number), store.reading() as session:
+    with _opened(env_file, run) as (store, _, number), store.reading() as session:
         rows = [
             {"node": each.node, "until": LIFTED if each.until is None else clock(int(each.until)), "why": each.why}
             for each in control.bans(session, number, time.time()).values()
@@ -144,20 +151,41 @@ def bans(run: RunOption = None, env_file: EnvFile = None, json: Json = False) ->
     show(rows, json)
 
 
+@app.command()
+@guard
+def webhooks(
+    test: Annotated[bool, typer.Option("--test", help="Send each a test; exit 1 if one does not take it.")] = False,
+    env_file: EnvFile = None,
+    json: Json = False,
+) -> None:
+    """Shows how the deliveries to each webhook go; with --test, one that had ended and takes the test goes on."""
+    from coordinator.webhooks.sender import hook_rows, try_webhook
+
+    with _opened(env_file, None, needs_run=False) as (store, settings, _):
+        tried = {each.shown: try_webhook(store, each) for each in settings.webhooks} if test else {}
+        with store.reading() as session:
+            rows = hook_rows(session, settings)
+    show([row | ({"test": tried[str(row["webhook"])] or "taken"} if test else {}) for row in rows], json)
+    if any(tried.values()):
+        raise SystemExit(EXIT_REFUSED)
+
+
 @contextmanager
-def _store(env_file: Path | None, run: int | None) -> Iterator[tuple[Store, int]]:
-    """Opens the coordinator's database; yields it and the number of the run."""
+def _opened(
+    env_file: Path | None, run: int | None, needs_run: bool = True
+) -> Iterator[tuple[Store, CoordinatorSettings, int]]:
+    """Opens the coordinator's database; yields it, the settings and the number of the run."""
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
 
     settings = CoordinatorSettings.read(env_file)
-    number = settings.runs[0] if run is None and len(settings.runs) == 1 else run
+    number = settings.runs[0] if run is None and (len(settings.runs) == 1 or not needs_run) else run
     if number not in settings.runs:
         given = "no run given" if number is None else f"invalid run {number}"
         raise Misconfigured(f"{given}: expected {' or '.join(map(str, settings.runs))}, driven here")
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     try:
-        yield store, number
+        yield store, settings, number
     finally:
         store.close()

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
+
+from coordinator.api.precheck import PrecheckQueue
+from coordinator.blobs import INCOMING, KeptBlobs
 from coordinator.driver.leases import Leases
 from coordinator.driver.wiring import checked_run, coming_rules, read_rules
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import look_at
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, examine, of_settings
+from protocol.transport.http import reaching
 
 
 def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
-    """Examines disk, key, database, Redis, chain, and the run's coordinator, rules and escrow."""
+    """Examines disk, key, database, Redis, store, chain, and the run's coordinator, rules and escrow."""
     key = Key(settings)
     yield from examine(
         (
@@ -27,6 +33,7 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
             key.examination(),
             Examination("database", lambda: _database(settings), "check ASSIZE_COORDINATOR_DATABASE_URL"),
             Examination("redis", lambda: _redis(settings), "check ASSIZE_COORDINATOR_REDIS_URL"),
+            Examination("store", lambda: examine_store(settings), "check ASSIZE_COORDINATOR_OBJECTS, credentials"),
         )
     )
 
@@ -39,13 +46,39 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
 
 def _database(settings: CoordinatorSettings) -> str:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    with closing(Store(settings.database)):
-        return "opens"
+    return f"opens, {look_at(settings.database)}"
 
 
 def _redis(settings: CoordinatorSettings) -> str:
     with closing(Leases(settings.redis_url, settings.runs[0])) as leases:
         return f"answers, {len(leases.held(time.time()))} nodes hold a lease"
+
+
+def examine_store(settings: CoordinatorSettings) -> str:
+    """Writes, reads and deletes a blob; signs a URL and sends to it, where nodes are to do so.
+
+    Raises ``Unavailable`` or ``Misconfigured`` where it cannot.
+    """
+    blobs, root, data = KeptBlobs.open(settings), secrets.token_bytes(32), b"doctor"
+    blobs.trial.put(root, data)
+    read = blobs.trial.get(root, len(data))
+    blobs.trial.drop(root)
+    if read != data or blobs.trial.has(root):
+        raise Misconfigured("the store of artifacts does not return what was written, or does not delete it")
+    objects = blobs.objects
+    if objects is None:
+        return "writes, reads and deletes"
+    key = f"{INCOMING}/{root.hex()}"
+    place = objects.sign_put(key, 60)
+    with reaching(place.partition("?")[0]), httpx.Client(timeout=10) as client:
+        status = client.put(place, content=data, headers=dict(objects.signed_headers)).status_code
+    objects.delete([key])
+    if status >= 300:
+        raise Misconfigured(f"the store of artifacts answered {status} to a signed upload: let the key write objects")
+    with closing(PrecheckQueue(settings.redis_url, settings.runs[0])) as queue:
+        examined = queue.attended()
+    unattended = "but nodes upload to this coordinator until `assize coordinator precheck` runs"
+    return f"writes, reads, deletes and signs, {'and uploads are examined' if examined else unattended}"
 
 
 def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> tuple[Examination, ...]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, SQLModel, func, select
 
-from coordinator.migrations import migrate
+from coordinator.migrations import migrate, state_of
 from protocol.errors import Misconfigured, Unavailable
 from protocol.sql import Turn, answering, open_engine, upserting
 
@@ -44,14 +44,11 @@ class Store:
             Misconfigured: the URL cannot be used at all, or the tables are those of another version.
             Unavailable: the database does not answer.
         """
-        try:
-            self._engine = open_engine(url, BUSY_SECONDS, PRAGMAS)
-            self._writer = self._engine.execution_options(writes=True)
-            # In SQLite a transaction is a snapshot anyway.
-            snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
-            self._reader = self._engine.execution_options(**snapshot)
-        except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise Misconfigured(f"database_url cannot be used: {error}") from error
+        self._engine = _engine(url)
+        self._writer = self._engine.execution_options(writes=True)
+        # In SQLite a transaction is a snapshot anyway.
+        snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+        self._reader = self._engine.execution_options(**snapshot)
         self._check: Callable[[Session], None] | None = None
         self._glances = itertools.count()
         # Other databases let writers wait for the rows that they share.
@@ -112,6 +109,23 @@ class Store:
         if self._glance is not None:
             self._glance.close()
         self._engine.dispose()
+
+
+def look_at(url: str) -> str:
+    """Says at which revision a database is, and changes nothing in it; raises as ``Store`` does."""
+    engine = _engine(url)
+    try:
+        with answering(NAME), engine.connect() as connection:
+            return state_of(connection)
+    finally:
+        engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return open_engine(url, BUSY_SECONDS, PRAGMAS)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise Misconfigured(f"database_url cannot be used: {error}") from error
 
 
 def take_turn(session: Session, *key: int | str) -> None:

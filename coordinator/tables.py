@@ -4,6 +4,7 @@
                                                rounds listings submitted seats checkpoints; undo
     own      exists only here                  uploads grants claims heartbeats nonces rules evidence standing
                                                ended_rounds holds bans clock
+                                               hook_events hook_deliveries hooks hook_conditions
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -380,3 +381,56 @@ class BanRow(SQLModel, table=True):
     why: str
     until: float | None = None
     since: float
+
+
+class HookEventRow(SQLModel, table=True):
+    """An event for webhooks, in the order of ``seq``; ``id`` names its content, ``body`` is the JSON that is sent.
+
+    ``number`` is its block, 0 for one that is not of the chain; it is sent once ``final``. ``at`` is in unix seconds.
+    """
+
+    __tablename__ = "hook_events"
+    seq: int | None = Field(default=None, primary_key=True)
+    id: str = Field(unique=True, index=True)
+    kind: str
+    number: int = Field(sa_type=BigInteger)
+    final: bool = Field(index=True)
+    at: int = Field(sa_type=BigInteger)
+    body: str
+
+
+class HookDeliveryRow(SQLModel, table=True):
+    """An event that a webhook has not taken yet."""
+
+    __tablename__ = "hook_deliveries"
+    hook: str = Field(primary_key=True)
+    event: int = Field(primary_key=True)
+
+
+class HookRow(SQLModel, table=True):
+    """A webhook, ``id`` as its settings have it, and how its deliveries go. Times are unix seconds.
+
+    It is told events from ``since`` on, and none once ``ended``. ``failures`` are those in a row, ``said`` is the
+    outcome of the last attempt. ``holder`` is the process that delivers, until ``held_until``.
+    """
+
+    __tablename__ = "hooks"
+    id: str = Field(primary_key=True)
+    since: float
+    ended: bool = False
+    failures: int = 0
+    next_at: float = 0.0
+    said: str = ""
+    said_at: float = 0.0
+    delivered: int = 0
+    dropped: int = 0
+    holder: str = ""
+    held_until: float = 0.0
+
+
+class HookConditionRow(SQLModel, table=True):
+    """A condition that webhooks are told of once for as long as it ``holds``."""
+
+    __tablename__ = "hook_conditions"
+    key: str = Field(primary_key=True)
+    holds: bool = False

@@ -38,6 +38,7 @@ from protocol.node.commands.doctor import node_of
 from protocol.node.progress import progress_line
 from protocol.node.release import ReleaseWatch, behind
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.uploading import Uploader
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
@@ -138,6 +139,7 @@ class Worker:
         room = int(self.settings.weights_disk_gib * 2**30)
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
+        self.uploaders = [Uploader(store, self.settings.uploads_to) for store in self.stores]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules, room)
         self.checkpoints.progress = self._note_progress
         if self.settings.serve_weights:
@@ -174,8 +176,8 @@ class Worker:
         self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
-        for store in self.stores:
-            store.close()
+        for connected in (*self.uploaders, *self.stores):
+            connected.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 
@@ -320,12 +322,13 @@ class Worker:
 
     def _upload(self, round_: int, job: int, artifact: bytes) -> None:
         """Uploads an artifact to the coordinator, and to the run's other stores as far as they take it."""
-        self.client.upload(round_, job, artifact)
-        for store in self.stores[1:]:
+        first, *others = self.uploaders
+        first.upload(round_, job, self.node, artifact)
+        for store in others:
             try:
-                store.upload(round_, job, artifact)
+                store.upload(round_, job, self.node, artifact)
             except (Unavailable, Rejected) as error:
-                self.log.warning("not_stored", store=store.base_url, round=round_, job=job, error=str(error))
+                self.log.warning("not_stored", store=store.client.base_url, round=round_, job=job, error=str(error))
 
     def _receipts(self, work: Work, packed: bytes) -> list[CarriedReceipt]:
         """Returns receipts of as many of the run's stores as its rules ask for, each checked as a juror does.

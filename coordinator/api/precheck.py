@@ -32,31 +32,24 @@ EXPIRE_SECONDS = 60.0
 ATTENDANCE_SECONDS = 15
 """Time after its last sign of life for which a process counts as examining."""
 
-celery = Celery("assize-coordinator")
-celery.conf.update(
-    task_serializer="json",
-    result_serializer="json",
-    accept_content=["json"],
-    task_ignore_result=True,
-    task_store_errors_even_if_ignored=False,
-    worker_send_task_events=False,
-    worker_enable_remote_control=False,
-    worker_hijack_root_logger=False,
-    worker_redirect_stdouts=False,
-    worker_prefetch_multiplier=1,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
-    enable_utc=True,
-)
+TASK = "precheck"
 
-_examine: list[Callable[[str], None]] = []
-"""What this process does with an upload's name, set by ``work``: Celery finds tasks by name, without objects."""
-
-
-@celery.task(name="precheck")  # type: ignore[untyped-decorator]
-def precheck(name: str) -> None:
-    """Examines one upload."""
-    _examine[0](name)
+CONFIGURATION = {
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "accept_content": ["json"],
+    "task_ignore_result": True,
+    "task_store_errors_even_if_ignored": False,
+    "worker_send_task_events": False,
+    "worker_enable_remote_control": False,
+    "worker_hijack_root_logger": False,
+    "worker_redirect_stdouts": False,
+    "worker_prefetch_multiplier": 1,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "broker_transport_options": {"socket_timeout": ANSWERING_SECONDS, "socket_connect_timeout": ANSWERING_SECONDS},
+    "enable_utc": True,
+}
 
 
 class PrecheckQueue:
@@ -64,21 +57,14 @@ class PrecheckQueue:
 
     def __init__(self, redis_url: str, run: int) -> None:
         self._redis = Redis.from_url(redis_url, socket_timeout=ANSWERING_SECONDS)
-        self._url, self._name = redis_url, f"assize-precheck-{run}"
-        self._attendance = f"assize:precheck:{run}"
-        celery.conf.update(
-            broker_url=redis_url,
-            task_default_queue=self._name,
-            broker_transport_options={
-                "socket_timeout": ANSWERING_SECONDS,
-                "socket_connect_timeout": ANSWERING_SECONDS,
-            },
-        )
+        self._name, self._attendance = f"assize-precheck-{run}", f"assize:precheck:{run}"
+        self._celery = Celery("assize-coordinator", broker=redis_url, set_as_current=False)
+        self._celery.conf.update(CONFIGURATION)
 
     def order(self, name: str) -> None:
         """Has an upload examined. Raises ``Unavailable``."""
         try:
-            precheck.apply_async((name,), queue=self._name, retry=False, expires=EXPIRE_SECONDS)
+            self._celery.send_task(TASK, (name,), queue=self._name, retry=False, expires=EXPIRE_SECONDS)
         except (OperationalError, RedisError, OSError) as error:
             raise Unavailable(f"Redis does not answer: {error}") from error
 
@@ -91,12 +77,16 @@ class PrecheckQueue:
 
     def work(self, examine: Callable[[str], None]) -> int:
         """Examines uploads until stopped, finishing the current one; returns the exit code."""
-        _examine[:] = [lambda name: _examined(examine, name)]
+
+        def precheck(name: str) -> None:
+            _examined(examine, name)
+
+        self._celery.task(name=TASK)(precheck)
         stopped = threading.Event()
         worker_ready.connect(lambda **_: log.info("started", pid=os.getpid()), weak=False)
         attending = threading.Thread(target=self._attend, args=(stopped,), name="attend", daemon=True)
         attending.start()
-        worker = celery.Worker(
+        worker = self._celery.Worker(
             pool="solo",
             concurrency=1,
             queues=[self._name],
@@ -116,6 +106,7 @@ class PrecheckQueue:
 
     def close(self) -> None:
         """Closes the connections."""
+        self._celery.close()
         self._redis.close()
 
     def _attend(self, stopped: threading.Event) -> None:

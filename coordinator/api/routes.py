@@ -131,8 +131,7 @@ async def uploaded(
     until = time.monotonic() + wait
     while ticket.state == "checking" and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        if await run_in_threadpool(service.uploads.state, name) != "checking":
-            ticket = await run_in_threadpool(service.uploads.told, caller, name)
+        ticket = await run_in_threadpool(service.uploads.ticket, name)
     return ticket
 
 

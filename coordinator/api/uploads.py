@@ -23,6 +23,7 @@ from coordinator.api.artifacts import ArtifactIntake
 from coordinator.api.bodies import LEAST_BYTES_PER_SECOND
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import forbidden, missing, too_large, too_many
+from coordinator.blobs import INCOMING
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import GrantRow, RoundRow
@@ -33,9 +34,6 @@ from protocol.wire.api import UploadRequest, UploadTicket
 
 if TYPE_CHECKING:
     from coordinator.api.precheck import PrecheckQueue
-
-INCOMING = "incoming"
-"""Prefix of uploaded files that were not examined yet."""
 
 MOST_OPEN = 16
 """Most uploads of one node that are open or being examined."""
@@ -147,10 +145,13 @@ class Uploads:
             self._queue.order(name)
         return self._ticket(row, objects)
 
-    def state(self, name: str) -> str:
-        """Returns the state of an upload; empty for an unknown one."""
+    def ticket(self, name: str) -> UploadTicket:
+        """Returns an upload's state. Raises ``Refused`` for an unknown one, and ``Unavailable``."""
         with self._store.reading() as session:
-            return session.exec(select(GrantRow.state).where(GrantRow.name == name)).first() or ""
+            row = session.get(GrantRow, name)
+        if row is None:
+            raise missing(f"no upload {name} here: ask for another")
+        return self._ticket(row, self._offered())
 
     def examine(self, name: str) -> None:
         """Takes an uploaded file if it is what was announced; what is wrong with it becomes the upload's answer.

@@ -24,9 +24,10 @@ from coordinator.driver.pacing import (
 )
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
-from coordinator.settings import CoordinatorSettings
+from coordinator.settings import CoordinatorSettings, HookKind
 from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow
+from coordinator.webhooks.outbox import HookOutbox
 from protocol.chain.structs import most_reserved
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
@@ -48,6 +49,7 @@ class RoundOpener:
     ) -> None:
         self.run = run
         self._store, self._leases, self._sender, self._settings = store, leases, sender, settings
+        self._outbox = HookOutbox.of(settings)
         self._rules_hash = rules_hash(encode_rules(rules))
         self._pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
         self._limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
@@ -90,6 +92,7 @@ class RoundOpener:
             held = session.get(HoldRow, run)
             if held is not None and held.state == DRAINING:
                 held.state, held.since = DRAINED, now
+                self._outbox.announce(session, HookKind.DRAINED, run, now, why=held.why)
         log.info("run_drained", run=run)
         return hold_sentence(held)
 

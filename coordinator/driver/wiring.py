@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from coordinator.blobs import KeptBlobs
 from coordinator.driver.batching import Batcher
 from coordinator.driver.clock import RENEW_SECONDS, ClockLease, HoldersSigner
 from coordinator.driver.driver import Driver
@@ -15,11 +16,14 @@ from coordinator.driver.figures import hide_runs, show_run
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.opener import RoundOpener, run_progress
+from coordinator.driver.retention import Retention
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
-from coordinator.settings import CoordinatorSettings
+from coordinator.settings import CoordinatorSettings, HookKind
 from coordinator.store import Store, upsert
 from coordinator.tables import RulesRow
+from coordinator.webhooks.outbox import HookOutbox
+from coordinator.webhooks.sender import HookSender
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reverts import Reverted
@@ -76,6 +80,8 @@ class DriverProcess:
         self._leases = {run: Leases(settings.redis_url, run) for run in settings.runs}
         self._leases[settings.runs[0]].held(time.time())
         self.notifier = Notifier(settings.redis_url, settings.runs[0])
+        self.hooks = HookSender(settings, self._store, self._chain)
+        self._retention = Retention(settings, self._store, KeptBlobs.open(settings))
         self._clock = ClockLease(self._store, settings.state_dir / CLOCK_FILE)
         self._sender: Sender | None = None
         self._driver: Driver | None = None
@@ -86,6 +92,7 @@ class DriverProcess:
             self._standing.start()
         self._stood_by = False
         self._take()
+        self._retention.start(lambda: self.driving)
 
     @property
     def driving(self) -> bool:
@@ -132,11 +139,17 @@ class DriverProcess:
             return
         try:
             self._driver = self._new_driver()
+            if self._stood_by:
+                self._tell_of_takeover()
         except BaseException as error:
             self._stand_by()
             if isinstance(error, Misconfigured) and self._stood_by:  # the former process is stopped, not gone
                 raise Unavailable(str(error)) from error
             raise
+
+    def _tell_of_takeover(self) -> None:
+        with self._store.writing() as session:
+            HookOutbox.of(self._settings).announce(session, HookKind.CLOCK, self._settings.runs[0], time.time())
 
     def _new_driver(self) -> Driver:
         settings, store = self._settings, self._store.checked_by(self._clock.check)
@@ -146,7 +159,7 @@ class DriverProcess:
         openers = [
             RoundOpener(run, store, self._leases[run], sender, settings, rules) for run, rules in self._rules.items()
         ]
-        mirror = Mirror(self._chain, store, settings.confirmations)
+        mirror = Mirror(self._chain, store, settings.confirmations, HookOutbox.of(settings))
         self._batcher = Batcher(store, sender, delays)
         return Driver(mirror, sender, openers, self._batcher)
 
@@ -172,6 +185,8 @@ class DriverProcess:
     def close(self) -> None:
         """Releases the key and the clock and closes the connections."""
         self._standing.stop()
+        self.hooks.close()
+        self._retention.close()
         self._stand_by()
         self._clock.close()
         self._chain.close()
@@ -197,6 +212,7 @@ def build(settings: CoordinatorSettings) -> Daemon:
         process.close,
     )
     process.notifier.listen(daemon.wake.set, lambda: process.driving)
+    process.hooks.start()
     return daemon
 
 

@@ -67,6 +67,14 @@ def migrate(engine: Engine, metadata: MetaData) -> str:
     return f"{done}, " + (f"upgraded from {', '.join(before) or 'before 0001'}" if had_tables else "made anew")
 
 
+def state_of(connection: Connection) -> str:
+    """Says at which revision a database is, and what ``migrate`` would do; raises ``Misconfigured`` as that does."""
+    held = revisions_of(connection)
+    if set(held) == set(newest()):
+        return f"at revision {', '.join(held)}"
+    return f"at revision {', '.join(held) or 'none'}; the start of a process brings it to {', '.join(newest())}"
+
+
 def revisions_of(connection: Connection) -> tuple[str, ...]:
     """Returns the revisions that a database is at; none for one that has no tables, or older ones.
 

@@ -309,12 +309,20 @@ class BlobStores:
         scheme = self._scheme(url)
         if not scheme.public:
             raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
+        return scheme.open(url, self.client_for(url, ports))
+
+    def client_for(self, url: str, ports: Collection[int] = PUBLIC_PORTS) -> httpx.Client:
+        """Returns the client for another party's URL: one that reaches public addresses only, unless it is trusted.
+
+        Raises:
+            Rejected: no http(s) URL, or one that leads to no public address or other ports.
+        """
         if not is_http(url):
-            return scheme.open(url, self._public_client)
+            raise Rejected(f"invalid URL {url[:100]!r}: expected http(s)://host/…")
         if origin_of(url) in map(origin_of, self._trusted()):
-            return scheme.open(url, self._client)
+            return self._client
         admit(url, ports)
-        return scheme.open(url, self._public_client)
+        return self._public_client
 
     def fetch(self, url: str, root: bytes, limit: int) -> bytes:
         """Returns the blob ``root`` from the store at a URL from another party.

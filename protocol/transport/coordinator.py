@@ -107,6 +107,17 @@ class CoordinatorClient:
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
         return _parse(api.ArtifactReceipt, answer).root
 
+    def ask_upload(self, round_id: int, job: int, asked: api.UploadRequest) -> api.UploadTicket:
+        """Asks to upload a job's file to the object store; `Rejected` where files are uploaded to the coordinator."""
+        body = asked.model_dump_json().encode()
+        path = f"/rounds/{round_id}/jobs/{job}/uploads"
+        return _parse(api.UploadTicket, self._send("POST", path, body, signed=True))
+
+    def uploaded(self, name: str, wait_seconds: int = 0) -> api.UploadTicket:
+        """Tells of an upload that was sent; waits up to ``wait_seconds`` for its examination."""
+        path = f"/uploads/{name}?wait={wait_seconds}"
+        return _parse(api.UploadTicket, self._send("POST", path, signed=True, extra_seconds=wait_seconds))
+
     def restore(self, round_id: int, job: int, blob: bytes) -> None:
         """Puts the blob of a submitted job back into a store that lacks it; raises `Rejected` if it does not."""
         answer = self._send("PUT", f"/rounds/{round_id}/jobs/{job}/blob", blob, signed=True, extra_seconds=45)

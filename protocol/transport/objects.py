@@ -25,7 +25,10 @@ from protocol.transport.http import NotThere
 
 SCHEMES = ("s3", "gs", "az", "file")
 
-REQUEST_SECONDS, CONNECT_SECONDS = 60, 5
+PREFIXES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
+"""Beginnings of the variables that concern a scheme."""
+
+CLIENT_SECONDS = {"timeout": 60, "connect_timeout": 5}
 """Longest time for one try of a request, and for its connection."""
 
 RETRIES, RETRY_SECONDS = 3, 10
@@ -152,7 +155,9 @@ def _described(found: Any) -> StoredObject:
 
 def _options(scheme: str) -> dict[str, Any]:
     retrying = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
-    client = {"timeout": timedelta(seconds=REQUEST_SECONDS), "connect_timeout": timedelta(seconds=CONNECT_SECONDS)}
+    client: dict[str, Any] = {name: timedelta(seconds=most) for name, most in CLIENT_SECONDS.items()}
+    # Options given replace those of the environment, of which this one matters: to an endpoint of one's own by http.
+    client["allow_http"] = os.environ.get(f"{PREFIXES[scheme]}_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
     config = _shared_credentials() if scheme == "s3" and "AWS_ACCESS_KEY_ID" not in os.environ else {}
     return {"retry_config": retrying, "client_options": client} | ({"config": config} if config else {})
 

@@ -38,6 +38,8 @@ Version = Annotated[int, Field(ge=0, lt=1 << 32)]
 Job = Annotated[int, Field(ge=0, le=255)]
 Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, Field(max_length=2000)]
+HeaderName = Annotated[str, Field(pattern=r"^(content-type|x-(amz|goog|ms)-[a-z-]{1,60})$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,1000}$")]
 NodeState = Literal["alive", "late", "dead", "unlisted"]
 
 
@@ -196,7 +198,7 @@ class UploadTicket(Body):
     state: Literal["open", "checking", "stored", "refused"]
     method: Literal["PUT"] = "PUT"
     url: Annotated[str, Field(max_length=8000)] = ""
-    headers: dict[Annotated[str, Field(max_length=100)], Annotated[str, Field(max_length=1000)]] = {}
+    headers: dict[HeaderName, HeaderValue] = {}
     expires_at: Seconds = 0
     root: Bytes32 | None = None
     why: Text = ""

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from coordinator.commands import app
 from coordinator.driver.wiring import DriverProcess
-from coordinator.settings import CoordinatorSettings
 from protocol.chain.structs import State
 from protocol.errors import Misconfigured, Rejected
 from protocol.times import second_of
@@ -21,7 +20,7 @@ from protocol.wire import api as bodies
 from protocol.wire.assignments import unpack_assignments
 from protocol.wire.reasons import Reason
 from tests.conftest import until
-from tests.coordinator.swarm import JOBS, Swarm
+from tests.coordinator.swarm import JOBS, Swarm, write_settings
 
 Operate = Callable[..., Any]
 
@@ -38,12 +37,6 @@ def operate(swarm: Swarm, tmp_path: Path) -> Operate:
         return result.output
 
     return command
-
-
-def write_settings(file: Path, settings: CoordinatorSettings) -> None:
-    """Writes settings as the variables of a settings file."""
-    names = ("rpc_url", "addresses", "keystore", "state_dir", "run", "rules", "redis_url")
-    file.write_text("".join(f"ASSIZE_COORDINATOR_{name.upper()}={getattr(settings, name)}\n" for name in names))
 
 
 def reply(swarm: Swarm, index: int = 0) -> bodies.HeartbeatReply:
