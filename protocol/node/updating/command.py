@@ -17,7 +17,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -77,14 +77,11 @@ def _settled() -> tuple[Path, Path]:
 
     What it imports after the link was exchanged would otherwise be the new version's.
     """
-    if LINK_VARIABLE in os.environ:
-        return Path(os.environ[LINK_VARIABLE]), Path(sys.prefix)
-    link = environments.environment_link()
-    _start_over(link, environments.put_behind_link(link) / "bin" / "python")
-
-
-def _start_over(link: Path, python: Path) -> NoReturn:
-    os.execve(python, [str(python), "-P", "-m", "assize", *sys.argv[1:]], os.environ | {LINK_VARIABLE: str(link)})
+    if LINK_VARIABLE not in os.environ:
+        link = environments.environment_link()
+        python = environments.put_behind_link(link) / "bin" / "python"
+        os.execve(python, [str(python), "-P", "-m", "assize", *sys.argv[1:]], os.environ | {LINK_VARIABLE: str(link)})
+    return Path(os.environ[LINK_VARIABLE]), Path(sys.prefix)
 
 
 def _exchange(
