@@ -176,8 +176,10 @@ class Worker:
         self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
-        for connected in (*self.uploaders, *self.stores):
-            connected.close()
+        for uploader in self.uploaders:
+            uploader.close()
+        for store in self.stores:
+            store.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 

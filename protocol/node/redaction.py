@@ -40,8 +40,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
         lambda _: "***",
     ),
 )
-"""What looks like a secret: the first group is replaced. Strangers write into logs, so no pattern looks twice at what it
-has passed over: repetitions are bounded, or begin at the edge of a word."""
+"""What looks like a secret: the first group is replaced. Strangers write into logs, so no pattern looks twice at what
+it has passed over: repetitions are bounded, or begin at the edge of a word."""
 
 _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
