@@ -50,6 +50,8 @@ MOST_BYTES = 32 << 20
 MOST_LOGS = 8
 """Bytes of one file in the bundle, of all of them, and log files of one role."""
 JOURNAL_LINES = 20_000
+MORE_UNITS = {"worker": ("fleet",), "validator": ("background",)}
+"""Units of a role besides those that begin with its name."""
 ASKING_SECONDS = 20.0
 ORDINARY = frozenset({"PATH", "PWD", "OLDPWD", "SHELL", "LANG", "TERM", "TZ", "SHLVL", "_", "LS_COLORS", "PYTHONPATH"})
 """Variables whose values are no secrets, and whose parts stand in every text."""
@@ -338,7 +340,8 @@ def _journal(role: str) -> str:
     program = shutil.which("journalctl")
     if program is None:
         return ""
-    words = [program, "--no-pager", "--quiet", "-o", "short-iso", "-n", str(JOURNAL_LINES), "-u", f"assize-{role}*"]
+    words = [program, "--no-pager", "--quiet", "-o", "short-iso", "-n", str(JOURNAL_LINES)]
+    words += [word for unit in (role, *MORE_UNITS.get(role, ())) for word in ("-u", f"assize-{unit}*")]
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(words, capture_output=True, timeout=ASKING_SECONDS, check=False, stdin=subprocess.DEVNULL)
         lines = done.stdout[-MOST_FILE_BYTES:].decode(errors="replace")
