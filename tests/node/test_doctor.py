@@ -80,7 +80,7 @@ def test_a_coordinator_that_can_drive_passes_and_what_is_wrong_is_told_apart(far
     settings = farm.settings.model_copy(update=keyed(farm, tmp_path, "coordinator", farm.swarm.coordinator))
     results = by_name(coordinator_doctor(settings))
     assert failed(results) == set(), results
-    own = {"key", "database", "redis", "coordinator", "rules", "escrow", "gas"}
+    own = {"key", "database", "redis", "store", "coordinator", "rules", "escrow", "gas"}
     assert MACHINE | CHAIN | own == set(results)
     silent = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
     assert failed(by_name(coordinator_doctor(silent))) == {"redis"}
