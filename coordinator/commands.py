@@ -114,6 +114,6 @@ def status(
 
     client = CoordinatorClient(url, run=run)
     try:
-        show(client.status().model_dump(), json, "coordinator")
+        show(client.status(details=True).model_dump(), json, "coordinator")
     finally:
         client.close()

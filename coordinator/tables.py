@@ -5,6 +5,7 @@
     own      exists only here                  uploads grants claims heartbeats nonces rules evidence standing
                                                ended_rounds holds bans clock
                                                hook_events hook_deliveries hooks hook_conditions
+                                               offers work_phases
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -434,3 +435,19 @@ class HookConditionRow(SQLModel, table=True):
     __tablename__ = "hook_conditions"
     key: str = Field(primary_key=True)
     holds: bool = False
+
+
+class OfferRow(SQLModel, table=True):
+    """A node's last offer, as JSON of ``protocol.wire.api.Offer``."""
+
+    __tablename__ = "offers"
+    node: int = _id()
+    offer: str
+
+
+class WorkPhaseRow(SQLModel, table=True):
+    """Length of a run's work phases."""
+
+    __tablename__ = "work_phases"
+    run: int = _id()
+    seconds: int

@@ -50,6 +50,7 @@ from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
 from worker.earnings import EARNINGS_FILE, OUTCOMES, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
+from worker.offering import offer_of
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
 from worker.prover import Deployed, Work
@@ -178,8 +179,7 @@ class Worker:
             thread.join(CLOSE_SECONDS)
         for uploader in self.uploaders:
             uploader.close()
-        for store in self.stores:
-            store.close()
+            uploader.client.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 
@@ -450,7 +450,10 @@ class Worker:
             version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
                 available = self.available
-                beat = Heartbeat(node=self.node, version=version, hardware=self.hardware, available=available)
+                offer = offer_of(self.settings, self.hardware, self.producer)
+                beat = Heartbeat(
+                    node=self.node, version=version, hardware=self.hardware, available=available, offer=offer
+                )
                 reply = self.client.heartbeat(beat)
                 self._note_listing(available)
                 LISTED.set(available and not reply.reasons)

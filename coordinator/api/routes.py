@@ -53,11 +53,11 @@ async def health(request: Request) -> api.Health:
     return await run_in_threadpool(_service(request).health)
 
 
-@router.get("/status")
-async def status(request: Request, run: OfRun = None) -> api.StatusReport:
-    """Show live counts of a run; without its number, of the first one."""
+@router.get("/status", response_model_exclude_unset=True)
+async def status(request: Request, run: OfRun = None, details: bool = False) -> api.StatusReport:
+    """Show live counts of a run, or of the first one; with ``details`` also the offers of nodes and reasons."""
     service = _service(request)
-    return await run_in_threadpool(service.status, service.driven(run))
+    return await run_in_threadpool(service.status, service.driven(run), details)
 
 
 @router.get("/runs/{run}")

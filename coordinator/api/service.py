@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from sqlmodel import Session
+from sqlmodel import Session, col, delete
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
@@ -26,7 +26,7 @@ from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store, upsert
-from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
+from coordinator.tables import CursorRow, HeartbeatRow, OfferRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
 from protocol.wire import api
@@ -94,13 +94,13 @@ class CoordinatorService:
             raise missing(f"run {run} is not driven here")
         return self.settings.runs[0] if run is None else run
 
-    def status(self, run: int) -> api.StatusReport:
-        """Returns the live counts of a run driven here."""
+    def status(self, run: int, details: bool = False) -> api.StatusReport:
+        """Returns the live counts of a run driven here; with ``details`` also nodes' offers and reasons."""
         now = time.time()
         leased = self._leased(run, now)
         with self._store.reading() as session:
             limits = self._limits(session, run)
-            return status.status(session, run, leased, self.settings.lease_seconds, limits, now)
+            return status.status(session, run, leased, self.settings.lease_seconds, limits, now, details)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
@@ -148,9 +148,8 @@ class CoordinatorService:
         if row is None or (body := session.get(RulesRow, row.rules_hash)) is None:
             return None
         if body.hash not in self._limits_by_rules:
-            self._limits_by_rules[body.hash] = ListingLimits(
-                self.settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
-            )
+            rules = decode_rules(body.body, body.hash)
+            self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
         return self._limits_by_rules[body.hash]
 
     def _store_heartbeat(self, heartbeat: api.Heartbeat, now: float) -> None:
@@ -161,13 +160,17 @@ class CoordinatorService:
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
+        offer = None if heartbeat.offer is None else heartbeat.offer.model_dump_json()
         with self._store.reading() as session:
-            last = session.get(HeartbeatRow, heartbeat.node)
-        content = (row.version, row.available, row.hardware)
-        if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
+            last, offered = session.get(HeartbeatRow, heartbeat.node), session.get(OfferRow, heartbeat.node)
+        content = (row.version, row.available, row.hardware, offer)
+        known = last and (last.version, last.available, last.hardware, None if offered is None else offered.offer)
+        if last and known == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            upsert(session, [row])
+            upsert(session, [row] if offer is None else [row, OfferRow(node=heartbeat.node, offer=offer)])
+            if offer is None and offered is not None:
+                session.exec(delete(OfferRow).where(col(OfferRow.node) == heartbeat.node))
 
     def assignments(self, run: int, node: int) -> api.Assignments:
         """Returns the run's rounds that wait for the node. Raises ``Refused`` for a banned node that has none."""

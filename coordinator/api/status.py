@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from sqlmodel import Session, col, func, select
 
@@ -28,8 +29,12 @@ def status(
     lease_seconds: float,
     limits: ListingLimits | None,
     now: float,
+    details: bool = False,
 ) -> StatusReport:
-    """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run."""
+    """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run.
+
+    With ``details``, nodes have their offers and the reasons why they are not listed. Earlier clients refuse those.
+    """
     run = session.get(tables.RunRow, run_id)
     cursor = session.get(tables.CursorRow, 1)
     if run is None or cursor is None:
@@ -39,6 +44,7 @@ def status(
     )
     nodes = list(session.exec(select(tables.NodeRow).order_by(col(tables.NodeRow.id))))
     seen, bound = off_chain(session, run_id, leased, now), math.inf if limits is None else limits.neglect_bound
+    shown = limits if details else None
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -51,7 +57,10 @@ def status(
             for row in session.exec(select(tables.EarningRow).where(tables.EarningRow.run == run_id))
         },
         slashed_wei=_slashed(nodes),
-        nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
+        nodes=[
+            _node_status(node, seen, lease_seconds, bound, now, _details(session, node, run, seen, shown, now))
+            for node in nodes
+        ],
         waiting=opening.waiting if (opening := session.get(tables.OpeningStatusRow, run_id)) else "",
     )
 
@@ -64,7 +73,7 @@ def heartbeat_reply(
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
     member = session.get(tables.MemberRow, (run_id, node_id))
-    candidate = candidate_of(node, member, run, off_chain(session, run_id, leased, now, node_id), now)
+    candidate = candidate_of(node, member, run, off_chain(session, run_id, leased, now, node_id), limits.needs, now)
     reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
     listable = reason is None or candidate.free <= 0
     return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])
@@ -77,7 +86,24 @@ def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: tables.NodeRow, seen: OffChain, lease_seconds: float, bound: float, now: float) -> NodeStatus:
+def _details(
+    session: Session,
+    node: tables.NodeRow,
+    run: tables.RunRow,
+    seen: OffChain,
+    limits: ListingLimits | None,
+    now: float,
+) -> dict[str, Any]:
+    if node.role != Role.WORKER or limits is None:
+        return {}
+    member = session.get(tables.MemberRow, (run.id, node.id))
+    reason = exclusion_reason(candidate_of(node, member, run, seen, limits.needs, now), run.version, limits)
+    return {"reason": reason or "", "offer": seen.offers.get(node.id)}
+
+
+def _node_status(
+    node: tables.NodeRow, seen: OffChain, lease_seconds: float, bound: float, now: float, details: dict[str, Any]
+) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
@@ -87,6 +113,7 @@ def _node_status(node: tables.NodeRow, seen: OffChain, lease_seconds: float, bou
         state=_state(node, heartbeat, silent, lease_seconds, bound, node.id in seen.bans),
         version=None if heartbeat is None or heartbeat.version < 0 else heartbeat.version,
         last_seen_seconds=silent,
+        **details,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from itertools import takewhile
 
 import structlog
@@ -22,13 +23,13 @@ from coordinator.driver.pacing import (
     rounds_ahead,
     starvation,
 )
-from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
+from coordinator.driver.selection import Candidate, ListingLimits, bounded_by_speed, divide, exclusion_reason
 from coordinator.mirror.market import Market
 from coordinator.settings import CoordinatorSettings, HookKind
 from coordinator.store import Store, upsert
-from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow
+from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow, WorkPhaseRow
 from coordinator.webhooks.outbox import HookOutbox
-from protocol.chain.structs import most_reserved
+from protocol.chain.structs import State, most_reserved
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
@@ -36,6 +37,9 @@ from protocol.wire.assignments import pack_assignments
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
+
+PHASE_SECONDS = 60.0
+"""Time between looks at the length of the work phases on chain."""
 
 RETRY_SECONDS = 1.0
 """Pause after the contract refused an opening, for example for lack of validators or bonds."""
@@ -52,7 +56,8 @@ class RoundOpener:
         self._outbox = HookOutbox.of(settings)
         self._rules_hash = rules_hash(encode_rules(rules))
         self._pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
-        self._limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
+        self._limits = ListingLimits.of(rules, settings.version_lag)
+        self._phase: tuple[float, int] = (0.0, 0)
         self._waiting: str | None = None
         self._not_before = 0.0
         self._tries = 0
@@ -140,9 +145,23 @@ class RoundOpener:
         return None
 
     def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
+        self._note_work_phase(run.id)
         seen = self._off_chain(run.id, now)
-        found = candidates(market.nodes, market.members, run, seen, now)
-        return [each for each in found if exclusion_reason(each, run.version, self._limits) is None]
+        found = candidates(market.nodes, market.members, run, seen, self._limits.needs, now)
+        owed = jobs_owed(market)
+        able = [each for each in found if exclusion_reason(each, run.version, self._limits) is None]
+        return [each for each in (bounded_by_speed(one, owed[one.node]) for one in able) if each.free > 0]
+
+    def _note_work_phase(self, run: int) -> None:
+        """Stores the length of the run's work phases for all processes, if it is new."""
+        read_at, known = self._phase
+        if known and time.monotonic() - read_at < PHASE_SECONDS:
+            return
+        seconds = self._sender.chain.latest().run(run).terms.work_seconds
+        if seconds != known:
+            with self._store.writing() as session:
+                upsert(session, [WorkPhaseRow(run=run, seconds=seconds)])
+        self._phase = time.monotonic(), seconds
 
     def _off_chain(self, run: int, now: float) -> OffChain:
         leased = self._leases.held(now)
@@ -160,6 +179,17 @@ class RoundOpener:
             log.info("opening_waits", run=self.run, why=waiting)
         with self._store.writing() as session:
             upsert(session, [OpeningStatusRow(run=self.run, waiting=waiting)])
+
+
+def jobs_owed(market: Market) -> Counter[int]:
+    """Counts the jobs of open rounds that each node has not submitted yet."""
+    owed: Counter[int] = Counter()
+    for round_ in (market.rounds[each] for each in market.live):
+        if round_.state == State.OPEN:
+            for listing in market.listings[round_.id]:
+                jobs = (1 << listing.count) - 1 << listing.first
+                owed[listing.node] += (jobs & ~round_.submitted).bit_count()
+    return owed
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:

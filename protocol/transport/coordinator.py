@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import closing
+from http import HTTPStatus
 from typing import TypeVar
 
 import httpx
@@ -38,6 +39,10 @@ class _NotServed(Rejected):
     def __init__(self, message: str, refusal: api.StoreRefusal) -> None:
         super().__init__(message)
         self.refusal = refusal
+
+
+class _Unreadable(Rejected):
+    """The coordinator does not read the body: it is invalid, or of a later version than the coordinator."""
 
 
 class CoordinatorClient:
@@ -79,9 +84,14 @@ class CoordinatorClient:
         """Returns whether the coordinator answers, the run it drives, and the block it has folded."""
         return _parse(api.Health, self._send("GET", "/health"))
 
-    def status(self) -> api.StatusReport:
-        """Returns the live counts of the client's run, or of the first one that the coordinator drives."""
-        return _parse(api.StatusReport, self._send("GET", f"/status{self._of_run()}", limit=STATUS_BYTES))
+    def status(self, details: bool = False) -> api.StatusReport:
+        """Returns the live counts of the client's run, or of the first one that the coordinator drives.
+
+        With ``details``, nodes have their offers and the reasons why they are not listed.
+        """
+        path = f"/status{self._of_run()}"
+        path += f"{'&' if '?' in path else '?'}details=true" if details else ""
+        return _parse(api.StatusReport, self._send("GET", path, limit=STATUS_BYTES))
 
     def run(self, run: int) -> api.RunDescription:
         """Returns what a node needs to take part in ``run``."""
@@ -93,8 +103,15 @@ class CoordinatorClient:
 
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Reports that a node is up; returns its status at the coordinator."""
-        body = heartbeat.model_dump_json().encode()
-        return _parse(api.HeartbeatReply, self._send("POST", "/heartbeats", body, signed=True))
+        plain = heartbeat.model_dump_json(exclude={"offer"}).encode()
+        body = plain if heartbeat.offer is None else heartbeat.model_dump_json().encode()
+        try:
+            answer = self._send("POST", "/heartbeats", body, signed=True)
+        except _Unreadable:  # by a coordinator of the version before, which knows no offers
+            if body == plain:
+                raise
+            answer = self._send("POST", "/heartbeats", plain, signed=True)
+        return _parse(api.HeartbeatReply, answer)
 
     def assignments(self, node: int, wait_seconds: int = 0) -> list[api.Assignment]:
         """Returns the rounds waiting for the node's work. If there are none, waits up to ``wait_seconds`` for one."""
@@ -226,7 +243,7 @@ def _checked(status: int, data: bytes) -> bytes:
         raise Unavailable(body.error)
     if body.refusal is not None:
         raise _NotServed(body.error, body.refusal)
-    raise Rejected(body.error)
+    raise _Unreadable(body.error) if status == HTTPStatus.UNPROCESSABLE_ENTITY else Rejected(body.error)
 
 
 def _parse(body: type[_Body], data: bytes) -> _Body:

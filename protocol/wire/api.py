@@ -1,7 +1,7 @@
 """Bodies of the coordinator's HTTP API, shared by server and clients.
 
     GET  /health                              -> Health
-    GET  /status?run=R                        -> StatusReport
+    GET  /status?run=R&details=true           -> StatusReport; with details, offers and reasons of nodes
     GET  /runs/{run}                          -> RunDescription
     GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
@@ -38,6 +38,7 @@ Version = Annotated[int, Field(ge=0, lt=1 << 32)]
 Job = Annotated[int, Field(ge=0, le=255)]
 Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, Field(max_length=2000)]
+Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 HeaderName = Annotated[str, Field(pattern=r"^(content-type|x-(amz|goog|ms)-[a-z-]{1,60})$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,1000}$")]
 NodeState = Literal["alive", "late", "dead", "unlisted"]
@@ -128,16 +129,39 @@ class Hardware(Body):
     software: dict[Annotated[str, Field(max_length=100)], Text] = {}
 
 
+class Offer(Body):
+    """Terms on which a worker takes jobs, by its own statement; never verified, since a false one costs itself alone.
+
+    device             name of the device that computes, ``memory_bytes`` its memory; 0 for unknown
+    processes          processes that serve the node
+    engine             name of the engine
+    canary             determinism class that it measured; null for none
+    tokens_per_second  speed of its last work, proofs included, and ``tokens_per_job`` of it; null before the first
+    least_price_wei    least price of a unit for which it wants jobs
+    """
+
+    device: Annotated[str, Field(max_length=200)] = ""
+    memory_bytes: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    processes: Annotated[int, Field(ge=1, le=1024)] = 1
+    engine: Annotated[str, Field(max_length=100)] = ""
+    canary: Bytes32 | None = None
+    tokens_per_second: Rate | None = None
+    tokens_per_job: Rate | None = None
+    least_price_wei: Wei = "0"
+
+
 class Heartbeat(Body):
     """A node is up and has the weights of ``version`` loaded; null before the first.
 
-    ``available`` is false while it takes no new jobs: it drains, or has its quiet hours.
+    ``available`` is false while it takes no new jobs: it drains, or has its quiet hours. Earlier
+    versions send no ``offer``, and refuse one.
     """
 
     node: NodeId
     version: Version | None
     hardware: Hardware = Hardware()
     available: bool = True
+    offer: Offer | None = None
 
 
 class HeartbeatReply(Body):
@@ -242,7 +266,10 @@ class EvidenceReceipt(Body):
 
 
 class NodeStatus(Body):
-    """One node in the live view; ``last_seen_seconds`` is null if it was never seen."""
+    """One node in the live view; ``last_seen_seconds`` is null if it was never seen.
+
+    Only where details are asked for: its ``offer``, and the ``reason`` for which it is not listed, empty if it may be.
+    """
 
     node: NodeId
     role: Literal["worker", "validator"]
@@ -250,6 +277,8 @@ class NodeStatus(Body):
     state: NodeState
     version: Version | None = None
     last_seen_seconds: float | None = None
+    reason: Text = ""
+    offer: Offer | None = None
 
 
 class StatusReport(Body):

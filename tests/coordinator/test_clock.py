@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,8 +14,9 @@ from sqlmodel import col, select, update
 
 from coordinator.driver.clock import ClockLease, ClockLost
 from coordinator.driver.wiring import DriverProcess
-from coordinator.store import Store
-from coordinator.tables import ClockRow, CursorRow
+from coordinator.settings import WebhookSettings
+from coordinator.store import IDLE_SECONDS, Store, upsert
+from coordinator.tables import ClockRow, CursorRow, HookEventRow, RulesRow
 from protocol.errors import Unavailable
 from tests.coordinator.swarm import Swarm
 from tests.postgresql import new_database
@@ -79,9 +81,12 @@ def take_over(url: str, process: DriverProcess) -> None:
 
 
 def test_one_drives_and_another_takes_over_when_it_ends(
-    swarm: Swarm, database: str, machine: Callable[..., DriverProcess]
+    swarm: Swarm, database: str, machine: Callable[..., DriverProcess], tmp_path: Path
 ) -> None:
-    first, second = machine("first"), machine("second")
+    secret = tmp_path / "webhook.secret"
+    secret.write_text("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+    webhooks = (WebhookSettings(url="http://127.0.0.1:9", secret_file=secret),)
+    first, second = machine("first", webhooks=webhooks), machine("second", webhooks=webhooks)
     assert (first.driving, second.driving) == (True, False)
     first.tick()
     second.tick()
@@ -90,6 +95,8 @@ def test_one_drives_and_another_takes_over_when_it_ends(
     second._take_at = 0.0
     second.tick()
     assert second.driving
+    with opened(database) as store, store.reading() as session:
+        assert session.exec(select(HookEventRow.kind)).all() == ["clock.taken_over"]
 
 
 def test_a_former_holder_neither_writes_nor_sends_and_stands_by(
@@ -150,3 +157,20 @@ def test_the_place_of_a_process_that_was_killed_is_taken_at_once(database: str, 
             assert again.take()
             with store.reading() as session:
                 assert session.exec(select(col(ClockRow.epoch))).one() == 2
+
+
+@pytest.mark.long
+def test_a_holder_that_is_stopped_in_a_transaction_keeps_the_next_one_waiting_for_seconds_only(
+    postgresql: str, tmp_path: Path
+) -> None:
+    rules = RulesRow(hash=b"\x01" * 32, body=b"{}")
+    with opened(new_database(postgresql)) as store, closing(ClockLease(store, tmp_path / "clock.lock")) as clock:
+        assert clock.take()
+        stopped = store.checked_by(clock.check).writing()
+        upsert(stopped.__enter__(), [rules])
+        began = time.monotonic()
+        with store.writing() as session:
+            upsert(session, [rules])  # waits until the server has ended the other transaction
+        assert IDLE_SECONDS - 1 < time.monotonic() - began < 2 * IDLE_SECONDS
+        with pytest.raises(Unavailable, match="database does not answer"):
+            stopped.__exit__(None, None, None)
