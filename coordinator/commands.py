@@ -13,6 +13,9 @@ from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
 app.add_typer(control_commands.app)
+UPLOAD_SECONDS = 30
+"""Longest that requests under way may take, uploads among them, once the API is told to end."""
+
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]
@@ -26,7 +29,7 @@ def serve(env_file: EnvFile = None) -> None:
 
     from coordinator.api.app import create_app
     from coordinator.api.service import CoordinatorService
-    from coordinator.driver.wiring import checked_run, keep_rules, read_rules
+    from coordinator.driver.wiring import checked_run, coming_rules, keep_rules, read_rules
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
     from protocol.chain.reading.client import Chain
@@ -35,18 +38,20 @@ def serve(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
+    telemetry.serve_metrics(settings.api_metrics_port, settings.metrics_host, settings.state_dir)
     wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    rules = [read_rules(file, run, checked_run(chain, run)) for run, file in settings.rules_files.items()]
+    coming = coming_rules(settings)
+    rules = [read_rules(file, run, checked_run(chain, run), coming) for run, file in settings.rules_files.items()]
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
-    keep_rules(store, *rules)
+    keep_rules(store, *rules, *coming)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
     structlog.get_logger().info("tables", found=store.migrated)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
-    run_server(create_app(service), listener, grace_seconds=2)
+    run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
 
 
 @app.command()
@@ -59,7 +64,7 @@ def drive(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator-driver", settings.log_level)
-    telemetry.serve_metrics(settings.metrics_port)
+    telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     raise typer.Exit(build(settings).run())
 
 

@@ -13,14 +13,14 @@ import httpx
 from coordinator.api.precheck import PrecheckQueue
 from coordinator.blobs import INCOMING, KeptBlobs
 from coordinator.driver.leases import Leases
-from coordinator.driver.wiring import checked_run, read_rules
+from coordinator.driver.wiring import checked_run, coming_rules, read_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import look_at
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
-from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.node.doctor import Examination, Key, Result, examine, of_settings
 from protocol.transport.http import reaching
 
 
@@ -29,7 +29,7 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
     key = Key(settings)
     yield from examine(
         (
-            disk(settings.state_dir),
+            *of_settings(settings),
             key.examination(),
             Examination("database", lambda: _database(settings), "check ASSIZE_COORDINATOR_DATABASE_URL"),
             Examination("redis", lambda: _redis(settings), "check ASSIZE_COORDINATOR_REDIS_URL"),
@@ -86,7 +86,7 @@ def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> 
     file = settings.rules_files[run]
     return (
         Examination(f"coordinator{name}", lambda: _coordinator(chain, key, run), "use the key that the run names"),
-        Examination(f"rules{name}", lambda: _rules(chain, file, run), "check ASSIZE_COORDINATOR_RULES"),
+        Examination(f"rules{name}", lambda: _rules(settings, chain, file, run), "check ASSIZE_COORDINATOR_RULES"),
         Examination(f"escrow{name}", lambda: _escrow(chain, run), f"fund it: `assize run fund {run} AMOUNT`"),
     )
 
@@ -98,8 +98,8 @@ def _coordinator(chain: Chain, key: Key, run: int) -> str:
     return f"coordinates run {run}"
 
 
-def _rules(chain: Chain, file: Path, run: int) -> str:
-    rules = read_rules(file, run, checked_run(chain, run))
+def _rules(settings: CoordinatorSettings, chain: Chain, file: Path, run: int) -> str:
+    rules = read_rules(file, run, checked_run(chain, run), coming_rules(settings))
     return f"rules of {rules.environment.name} match the chain"
 
 

@@ -90,8 +90,10 @@ class CoordinatorSettings(NodeSettings):
         rules: file with the run's rules, whose canonical bytes have the hash on chain; of several runs in their order.
         database_url: empty for SQLite under ``state_dir``.
         redis_url: Redis for leases and notifications.
+        coming_rules: file of the rules announced for the run, served before they are in effect, if any.
         host: address at which the API listens.
         port: port at which the API listens.
+        api_metrics_port: port of the API process's metrics, beside the driver's `metrics_port`; 0 disables them.
         relays: URLs of relays that serve checkpoints.
         origin: URL of the trainer, which serves them too.
         jobs_per_round: most jobs of a round; free capacities may allow fewer.
@@ -117,10 +119,12 @@ class CoordinatorSettings(NodeSettings):
 
     run: Annotated[str, BeforeValidator(_words)]
     rules: Annotated[str, PathWords(), BeforeValidator(_words)]
+    coming_rules: Path | None = None
     database_url: str = ""
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
+    api_metrics_port: int = Field(default=0, ge=0, le=65535)
     relays: tuple[str, ...] = ()
     origin: str | None = None
     jobs_per_round: int = Field(default=16, ge=1, le=256)

@@ -11,7 +11,7 @@ from protocol.environments.environment import at_version, check_machine
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
-from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.node.doctor import Examination, Key, Result, examine, of_settings
 from protocol.tensor.model import check_device, check_model
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.pins import check_directory
@@ -24,7 +24,7 @@ def diagnose(settings: TrainerSettings) -> Iterator[Result]:
     key, url = Key(settings), settings.coordinator_url
     yield from examine(
         (
-            disk(settings.state_dir),
+            *of_settings(settings),
             Examination("model", lambda: _model(settings), "check ASSIZE_TRAINER_MODEL"),
             Examination("device", lambda: _device(settings), "set ASSIZE_TRAINER_DEVICE=cpu"),
             Examination("recipe", lambda: _recipe(settings), "check ASSIZE_TRAINER_RUN_FILE"),

@@ -15,32 +15,37 @@ from trainer.alarms import StepFigures, alarms
 from trainer.evaluate import Evaluation
 from trainer.sink import Sink
 
-_STEP = {
-    "version": "Newest version",
-    "loss": "Loss of the last step",
-    "tokens": "Completion tokens of the last step",
-    "staleness": "Mean age of its tokens, in versions",
-    "clip_ratio": "Share of its tokens whose gradient was clipped",
-    "ratio": "Mean ratio of the policy to the version that sampled a token",
-    "entropy": "Mean entropy, in nats",
-    "kl": "Mean divergence from version 0, in nats",
-    "gradient_norm": "Norm of the last gradient before clipping",
-    "learning_rate": "Learning rate of the last optimizer step",
-    "mismatch": "Mean difference of the logprobs that workers reported from those recomputed, in nats",
-    "reward": "Mean reward of the rollouts at hand",
-    "length": "Mean tokens of a completion",
-    "truncated": "Share of completions as long as the token limit",
-    "groups": "Groups trained on",
-    "groups_idle": "Groups without advantages",
-    "groups_left": "Groups left for the next step",
-    "groups_stale": "Groups that came too late",
+GAUGES = {
+    "version": Gauge("assize_trainer_version", "Newest version"),
+    "loss": Gauge("assize_trainer_loss", "Loss of the last step"),
+    "tokens": Gauge("assize_trainer_tokens", "Completion tokens of the last step"),
+    "staleness": Gauge("assize_trainer_staleness", "Mean age of the tokens of the last step, in versions"),
+    "clip_ratio": Gauge("assize_trainer_clip_ratio", "Share of the last step's tokens whose gradient was clipped"),
+    "ratio": Gauge("assize_trainer_ratio", "Mean ratio of the policy to the version that sampled a token"),
+    "entropy": Gauge("assize_trainer_entropy", "Mean entropy, in nats"),
+    "kl": Gauge("assize_trainer_kl", "Mean divergence from version 0, in nats"),
+    "gradient_norm": Gauge("assize_trainer_gradient_norm", "Norm of the last gradient before clipping"),
+    "learning_rate": Gauge("assize_trainer_learning_rate", "Learning rate of the last optimizer step"),
+    "mismatch": Gauge(
+        "assize_trainer_mismatch",
+        "Mean difference of the logprobs that workers reported from those recomputed, in nats",
+    ),
+    "reward": Gauge("assize_trainer_reward", "Mean reward of the rollouts at hand"),
+    "length": Gauge("assize_trainer_length", "Mean tokens of a completion"),
+    "truncated": Gauge("assize_trainer_truncated", "Share of completions as long as the token limit"),
+    "groups": Gauge("assize_trainer_groups", "Groups trained on"),
+    "groups_idle": Gauge("assize_trainer_groups_idle", "Groups without advantages"),
+    "groups_left": Gauge("assize_trainer_groups_left", "Groups left for the next step"),
+    "groups_stale": Gauge("assize_trainer_groups_stale", "Groups that came too late"),
 }
-GAUGES = {name: Gauge(f"assize_trainer_{name}", words) for name, words in _STEP.items()}
 ACCURACY = Gauge("assize_trainer_accuracy", "Accuracy on held-out problems at the last evaluation")
-PASS_AT_K = Gauge("assize_trainer_pass_at_k", "Share of held-out problems with a right completion, likewise")
+PASS_AT_K = Gauge(
+    "assize_trainer_pass_at_k", "Share of held-out problems with a right completion at the last evaluation"
+)
 REWARD_OF = Gauge("assize_trainer_source_reward", "Mean reward of the rollouts at hand, by source of tasks", ["source"])
 SKIPPED = Counter("assize_trainer_skipped", "Optimizer steps skipped because a gradient was not finite")
 SECONDS = Counter("assize_trainer_seconds", "Seconds by part of a step", ["part"])
+LAST_STEP = Gauge("assize_trainer_last_step_timestamp_seconds", "When a step last ended; before, when it started")
 ALARMS = Gauge("assize_trainer_alarm", "1 while an alarm is raised", ["alarm"])
 NAMES = ("not_finite", "entropy", "reward", "stale", "starved")
 
@@ -52,6 +57,7 @@ class MetricsLog:
         self._path, self._sink = path, sink
         self._steps: list[StepFigures] = []
         self._raised: dict[str, str] = {}
+        LAST_STEP.set_to_current_time()
         self._log = structlog.get_logger("trainer.metrics")
 
     def step(self, figures: dict[str, Any]) -> None:
@@ -60,6 +66,7 @@ class MetricsLog:
         With ``skipped``, the rewards of ``sources`` by name, and the ``seconds`` of its parts.
         """
         self._write("step", figures)
+        LAST_STEP.set_to_current_time()
         for name, gauge in GAUGES.items():
             gauge.set(figures[name])
         for source, reward in figures["sources"].items():

@@ -15,6 +15,7 @@ from protocol.broadcast.server import create_app
 from protocol.broadcast.version_store import VersionStore
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -132,7 +133,7 @@ def awaited_rules(coordinator: str, digest: bytes) -> Rules:
 def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> int:
     """Trains until the schedule is complete or the process is stopped; returns the exit code."""
     telemetry.configure("trainer", settings.log_level)
-    telemetry.serve_metrics(settings.metrics_port)
+    telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     torch.set_num_threads(settings.threads)
     # The first on a machine compiles for some ten seconds, which would be missing from the first step.
     threading.Thread(target=available, name="delta-loops", daemon=True).start()
@@ -140,6 +141,8 @@ def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> in
     listener = listen(settings.origin_host, settings.origin_port)
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()
+    if settings.metrics_port:
+        OwnStanding(trainer.publisher.chain, trainer.publisher.signer.address, (settings.run,)).start()
     health = settings.state_dir / HEALTH_FILE
     daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, health, close=trainer.close)
     return daemon.run()

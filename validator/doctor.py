@@ -16,7 +16,7 @@ from protocol.chain.reading.lookup import events_of
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
-from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.node.doctor import Examination, Key, Result, examine, of_settings
 from protocol.tensor.model import check_device
 from protocol.times import clock
 from protocol.transport.coordinator import describe_coordinator
@@ -32,7 +32,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
     """Examines disk, device, queue, key, coordinators, chain, node, and the rules and weights of every run served."""
     key = Key(settings)
     local = [
-        disk(settings.state_dir),
+        *of_settings(settings),
         Examination("device", lambda: _device(settings.device), "set ASSIZE_VALIDATOR_DEVICE=cpu"),
         key.examination(),
         *(

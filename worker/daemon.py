@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -19,13 +19,14 @@ from pathlib import Path
 
 import structlog
 from eth_utils import keccak
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
-from protocol.amounts import tokens
+from protocol.amounts import WEI, tokens
 from protocol.broadcast.checkpoints import Checkpoints
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.sources import Sources
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import RunRules, rules_in_view
 from protocol.chain.structs import Role, Round, State, Submission
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
@@ -35,6 +36,7 @@ from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.node.activity import WAITING, Activity
 from protocol.node.commands.doctor import node_of
 from protocol.node.progress import progress_line
+from protocol.node.release import ReleaseWatch, behind
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.uploading import Uploader
 from protocol.wire import auth
@@ -46,7 +48,7 @@ from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_re
 from protocol.wire.rules import ArtifactStore, Rules
 from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
-from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
+from worker.earnings import EARNINGS_FILE, OUTCOMES, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
 from worker.offering import offer_of
 from worker.outbox import Outbox
@@ -56,6 +58,17 @@ from worker.settings import WorkerSettings
 from worker.weights_record import WeightsRecord
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
+TAKEN = Counter("assize_worker_jobs_taken", "Jobs handed in")
+ENDED = Counter(
+    "assize_worker_jobs_ended", "Jobs of ended rounds by outcome; missing are those not handed in", ["outcome"]
+)
+for _outcome in OUTCOMES:
+    ENDED.labels(_outcome)  # 0 from the start, so that the first one shows as an increase
+EARNED = Counter("assize_worker_earned_tokens", "Credits that ended rounds paid, appeals aside")
+LAST_JOB = Gauge("assize_worker_last_job_timestamp_seconds", "When jobs were last handed in; before, when it started")
+LOADED = Gauge("assize_worker_version", "Version of the weights that it works with; -1 before any")
+SPEED = Gauge("assize_worker_tokens_per_second", "Tokens a second of the last jobs")
+LISTED = Gauge("assize_worker_listed", "1 while the coordinator lists the node for jobs")
 
 PREFETCH_SECONDS = 0.5
 PROGRESS_SECONDS = 0.5
@@ -110,12 +123,16 @@ class Worker:
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
         self.activity.note(node=self.node, run=settings.run, version=None)
+        LAST_JOB.set_to_current_time()
+        LOADED.set(-1)
+        self.releases = ReleaseWatch(self._rules_in_view, self._rules_of, self._note_behind)
 
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
         self.node = node_of(self.chain, self.signer.address, Role.WORKER)
         self.terms = check_joined(self.chain, self.settings.run, self.node)
         self.rules = self.client.rules(self.terms.rules_hash)
+        self.too_old = behind(self.settings.run, self.rules)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         most = int(self.settings.weights_mib_per_second * 2**20)
         named = [*self.client.run(self.settings.run).weights_from, *self.settings.weights_from]
@@ -141,12 +158,23 @@ class Worker:
         for task in (self._beat, self._prefetch):
             self.threads.append(threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True))
             self.threads[-1].start()
+        self.releases.start()
+
+    def _rules_in_view(self) -> tuple[RunRules, ...]:
+        return rules_in_view(self.chain.latest(), self.settings.run, time.time())
+
+    def _rules_of(self, _: int, digest: bytes) -> Rules:
+        return self.client.rules(digest)
+
+    def _note_behind(self, sentences: Sequence[str]) -> None:
+        self.activity.note(behind=list(sentences))
 
     def close(self) -> None:
         """Ends the background threads and closes the connections, which frees the key for another process."""
         if self.stopped.is_set():
             return
         self.stopped.set()
+        self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
         for uploader in self.uploaders:
@@ -157,9 +185,9 @@ class Worker:
 
     @property
     def available(self) -> bool:
-        """True unless it drains or has its quiet hours; then it takes no new jobs."""
+        """True unless it drains, has its quiet hours, or is older than the rules ask for: it takes no new jobs then."""
         quiet = self.quiet_hours is not None and self.quiet_hours.include(datetime.now().time())
-        return not (quiet or self.drain.asked)
+        return not (quiet or self.drain.asked or self.too_old)
 
     def drained(self) -> bool:
         """Returns whether a drain is done: not listed any more, and all its jobs are on the chain or too late."""
@@ -189,7 +217,7 @@ class Worker:
             with self._refusing_unfit():
                 if not self._load_newest():
                     return False
-        self.activity.doing(WAITING, waits_for(self.reasons))
+        self.activity.doing(WAITING, f"for an update: {self.too_old}" if self.too_old else waits_for(self.reasons))
         self.activity.note(rounds=self.outbox.rounds())
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         done = 0
@@ -230,6 +258,8 @@ class Worker:
                 self._upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
             self._sign(work)
             self._hand_in(work.round, set(assignment.jobs))
+        TAKEN.inc(len(assignment.jobs))
+        LAST_JOB.set_to_current_time()
         log.info("submitted", jobs=len(work.jobs))
 
     def _checked(self, assignment: Assignment) -> Work:
@@ -271,6 +301,7 @@ class Worker:
         finished = self.producer.make(replace(work, jobs=missing), self.stopped)
         if self.producer.tokens_per_second is not None:
             self.activity.note(tokens_per_second=round(self.producer.tokens_per_second, 1))
+            SPEED.set(self.producer.tokens_per_second)
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
             self.outbox.put_leaf(work.round, Leaf(job.job, job.units, job.root))
@@ -344,6 +375,7 @@ class Worker:
             began = time.monotonic()
             self.producer.load(version, directory)
             loaded = time.monotonic()
+            LOADED.set(version)
             self.weights.loaded(loaded - self._appeared.get(version, began), loaded - began)
             self.activity.note(version=version, weights=self.weights.figures(self.checkpoints.fetched))
             threading.Thread(target=self._check_loaded, args=(version, root, directory), daemon=True).start()
@@ -424,6 +456,7 @@ class Worker:
                 )
                 reply = self.client.heartbeat(beat)
                 self._note_listing(available)
+                LISTED.set(available and not reply.reasons)
                 if reply.reasons != told:
                     self.log.info("listed" if not reply.reasons else "not_listed", why=reply.reasons)
                     told = self.reasons = reply.reasons
@@ -467,6 +500,9 @@ class Worker:
         jobs = len(jobs_of(assignment.assignments, self.node))
         outcome = outcome_of(standing, jobs, units, self.terms)
         today = self.earnings.add(outcome)
+        for name, number in outcome.counts().items():
+            ENDED.labels(name).inc(number)
+        EARNED.inc(outcome.earned / WEI)
         money = {"earned": tokens(outcome.earned), "today": tokens(today)}
         seconds = self.made_in.pop(round_, None)
         timed = {} if seconds is None else {"seconds": seconds}

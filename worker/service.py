@@ -9,6 +9,7 @@ import torch
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -16,7 +17,7 @@ from protocol.chain.writing.trapping import set_numbered
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.activity import HEALTH_FILE
-from protocol.node.daemon import Daemon
+from protocol.node.daemon import Daemon, DrainPlan
 from protocol.node.trap_file import TrapFile
 from protocol.tensor.determinism import ExactShape
 from protocol.tensor.kernels import load_kernels
@@ -74,25 +75,44 @@ def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
             f"run {settings.run} does not allow engine {settings.engine!r}: its thresholds were not calibrated for it; "
             f"set ASSIZE_WORKER_ENGINE to one of {', '.join(rules.model.worker_engines)}"
         )
-    return make_engine(settings.engine, rules.model.dtype, settings.device, ExactShape.of(rules))
+    check_devices(settings)
+    parallel = settings.tensor_parallel, settings.pipeline_parallel
+    return make_engine(settings.engine, rules.model.dtype, settings.device, ExactShape.of(rules), parallel)
+
+
+def check_devices(settings: WorkerSettings) -> None:
+    """Raises ``Misconfigured`` if this process sees fewer accelerators than its engine is to compute on."""
+    found = torch.cuda.device_count() if settings.device == "cuda" else settings.parallel
+    if found < settings.parallel:
+        raise Misconfigured(
+            f"{found} CUDA devices found for tensor_parallel {settings.tensor_parallel} times pipeline_parallel "
+            f"{settings.pipeline_parallel}: expected {settings.parallel}; set device to cpu, or give more devices"
+        )
 
 
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     """Works until stopped; returns the exit code."""
     telemetry.configure("worker", settings.log_level, lines={"round_ended": round_line})
-    telemetry.serve_metrics(settings.metrics_port)
+    telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     torch.set_grad_enabled(False)
     worker = build(settings, produce)
     worker.start_background()
+    if settings.metrics_port:
+        OwnStanding(worker.chain, worker.signer.address, (settings.run,)).start()
 
-    def tick() -> bool:
-        more = worker.tick()
-        if not more and worker.drained():
+    def drained() -> bool:
+        done = worker.drained()
+        if done:
             worker.drain.end()
-            worker.log.info("drained")
-            daemon.stop()
-        return more
+        return done
 
-    health = settings.state_dir / HEALTH_FILE
-    daemon = Daemon("worker", tick, INTERVAL_SECONDS, health, close=worker.close, activity=worker.activity)
+    daemon = Daemon(
+        "worker",
+        worker.tick,
+        INTERVAL_SECONDS,
+        settings.state_dir / HEALTH_FILE,
+        close=worker.close,
+        activity=worker.activity,
+        drain=DrainPlan(worker.drain.begin, drained, settings.drain_seconds),
+    )
     return daemon.run()

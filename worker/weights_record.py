@@ -11,7 +11,9 @@ from prometheus_client import Counter, Histogram
 from protocol.broadcast.checkpoints import FetchRecord
 
 RECEIVED = Counter("assize_worker_weights_received_bytes", "Bytes received for versions of weights")
-WHOLE = Counter("assize_worker_weights_whole_bytes", "Bytes of the files of these versions")
+WHOLE = Counter(
+    "assize_worker_weights_whole_bytes", "Bytes of the files of the versions received, as they are without deltas"
+)
 SECONDS = Histogram("assize_worker_weights_seconds", "Seconds from a version's appearance on chain to its use")
 PAUSE = Histogram("assize_worker_weights_pause_seconds", "Seconds in which a swap of weights kept the worker from work")
 REMEMBERED = 64

@@ -20,6 +20,7 @@ from coordinator.api.routes import router
 from coordinator.api.service import CoordinatorService
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.index import add_index
+from protocol.transport.request_times import RequestTimes
 from protocol.wire.api import ErrorBody, StoreRefusal
 
 log = structlog.get_logger()
@@ -43,6 +44,7 @@ def create_app(service: CoordinatorService) -> FastAPI:
     app.openapi = lambda: with_examples(plain())  # type: ignore[method-assign]
     app.state.service = service
     app.include_router(router)
+    app.add_middleware(RequestTimes)
     add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     app.add_exception_handler(Rejected, _rejected)
     app.add_exception_handler(Unavailable, _unavailable)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+from prometheus_client import Counter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
@@ -58,12 +58,6 @@ async def status(request: Request, run: OfRun = None, details: bool = False) -> 
     return await run_in_threadpool(service.status, service.driven(run), details)
 
 
-@router.get("/metrics", **answers_file(TEXT))
-async def metrics() -> Response:
-    """Show the Prometheus metrics of this process."""
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-
-
 @router.get("/runs/{run}")
 async def run(request: Request, run: Id) -> api.RunDescription:
     """Describe the run for nodes that take part in it."""
@@ -98,7 +92,7 @@ async def assignments(
         turn = service.poller.turn
         found = await run_in_threadpool(service.assignments, caller.run, node)
         left = until - time.monotonic()
-        if found.rounds or left <= 0:
+        if found.rounds or left <= 0 or service.poller.ended:
             return found
         await service.poller.wait(turn, left)
 

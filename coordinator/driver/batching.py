@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter as Counts
+from collections.abc import Mapping, Sequence
 
 import structlog
 from sqlmodel import select
@@ -54,6 +55,11 @@ class Batcher:
             claims = [claim for claim in pending if claim.round == round_id]
             moved |= self._round(market.rounds.get(round_id), claims, now, chain_time)
         return moved
+
+    @property
+    def waiting(self) -> Mapping[int, int]:
+        """Number of claims by round that were pending when they were read last."""
+        return Counts(claim.round for claim in self._claims)
 
     def _pending(self) -> list[ClaimRow]:
         """Returns the pending claims; reads them only if the database has changed since the last call."""

@@ -72,6 +72,11 @@ class Driver:
             if self._runs.isdisjoint(market.runs) or not self._pass(market):
                 return
 
+    @property
+    def market(self) -> Market:
+        """The market as it was followed last."""
+        return self._mirror.market
+
     def _pass(self, market: Market) -> bool:
         """Sends what is due once. Returns True if anything was sent."""
         now = time.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -11,9 +12,10 @@ from coordinator.blobs import KeptBlobs
 from coordinator.driver.batching import Batcher
 from coordinator.driver.clock import RENEW_SECONDS, ClockLease, HoldersSigner
 from coordinator.driver.driver import Driver
+from coordinator.driver.figures import hide_runs, show_run
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.opener import RoundOpener
+from coordinator.driver.opener import RoundOpener, run_progress
 from coordinator.driver.retention import Retention
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
@@ -23,6 +25,7 @@ from coordinator.tables import RulesRow
 from coordinator.webhooks.outbox import HookOutbox
 from coordinator.webhooks.sender import HookSender
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Run
 from protocol.chain.writing.fees import Fees
@@ -45,6 +48,9 @@ CLOCK_FILE = "clock.lock"
 EXPIRE_SECONDS = 5.0
 """Time between deletions of expired leases."""
 
+SHOW_SECONDS = 1.0
+"""Time between two looks at the run's figures."""
+
 
 class DriverProcess:
     """One process that drives its runs, or stands by while another one does. One thread calls ``tick``."""
@@ -66,7 +72,7 @@ class DriverProcess:
                     f"run {number} is coordinated by {run.terms.coordinator}, "
                     f"the keystore {settings.keystore} holds {signer.address}"
                 )
-            self._rules[number] = read_rules(file, number, run)
+            self._rules[number] = read_rules(file, number, run, coming_rules(settings))
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         self._store = Store(settings.database)
         log.info("tables", found=self._store.migrated)
@@ -79,7 +85,11 @@ class DriverProcess:
         self._clock = ClockLease(self._store, settings.state_dir / CLOCK_FILE)
         self._sender: Sender | None = None
         self._driver: Driver | None = None
-        self._expire_at = self._take_at = 0.0
+        self._batcher: Batcher | None = None
+        self._expire_at = self._take_at = self._show_at = 0.0
+        self._standing = OwnStanding(self._chain, signer.address, settings.runs)
+        if settings.metrics_port:
+            self._standing.start()
         self._stood_by = False
         self._take()
         self._retention.start(lambda: self.driving)
@@ -105,6 +115,19 @@ class DriverProcess:
         if time.monotonic() >= self._expire_at:
             self._expire_at = time.monotonic() + EXPIRE_SECONDS
             self._expire_leases()
+        if time.monotonic() >= self._show_at:
+            self._show_at = time.monotonic() + SHOW_SECONDS
+            self._show()
+
+    def _show(self) -> None:
+        """Shows the runs' figures to those who watch."""
+        assert self._driver is not None
+        assert self._batcher is not None
+        market, waiting = self._driver.market, self._batcher.waiting
+        for number, leases in self._leases.items():
+            if (run := market.runs.get(number)) is not None:
+                leased = len(leases.held(time.time()))
+                show_run(market, run_progress(run, self._settings.jobs_per_round), leased, waiting)
 
     def _take(self) -> None:
         """Takes the clock if it can, and begins to drive from what is in the database."""
@@ -137,7 +160,8 @@ class DriverProcess:
             RoundOpener(run, store, self._leases[run], sender, settings, rules) for run, rules in self._rules.items()
         ]
         mirror = Mirror(self._chain, store, settings.confirmations, HookOutbox.of(settings))
-        return Driver(mirror, sender, openers, Batcher(store, sender, delays))
+        self._batcher = Batcher(store, sender, delays)
+        return Driver(mirror, sender, openers, self._batcher)
 
     def _stand_by(self) -> None:
         """Ends driving and releases the key and the clock."""
@@ -147,6 +171,7 @@ class DriverProcess:
         if self._sender is not None:
             self._sender.close()
         self._sender = self._driver = None
+        hide_runs()
         self._clock.release()
 
     def _expire_leases(self) -> None:
@@ -159,6 +184,7 @@ class DriverProcess:
 
     def close(self) -> None:
         """Releases the key and the clock and closes the connections."""
+        self._standing.stop()
         self.hooks.close()
         self._retention.close()
         self._stand_by()
@@ -198,16 +224,17 @@ def checked_run(chain: Chain, run: int) -> Run:
         raise Misconfigured(f"there is no run {run} on this deployment: open one with `assize run open`") from error
 
 
-def read_rules(file: Path, number: int, run: Run) -> Rules:
-    """Reads the rules of the run with this number from their file.
+def read_rules(file: Path, number: int, run: Run, coming: Iterable[Rules] = ()) -> Rules:
+    """Reads the rules of the run with this number from their file, or takes the coming ones once these are in effect.
 
     Raises:
         Misconfigured: their hash is not the one on chain.
         Rejected: they pin no checkpoint.
     """
-    name = f"the rules file {file}"
-    with accessing(f"read {name}"), validating(name, Misconfigured):
-        rules = Rules.model_validate_json(file.read_bytes())
+    for each in coming:
+        if rules_hash(encode_rules(each)) == run.terms.rules_hash:
+            return each
+    rules = _rules_in(file)
     digest = rules_hash(encode_rules(rules))
     if digest != run.terms.rules_hash:
         raise Misconfigured(
@@ -216,6 +243,21 @@ def read_rules(file: Path, number: int, run: Run) -> Rules:
         )
     _ = rules.pins
     return rules
+
+
+def coming_rules(settings: CoordinatorSettings) -> list[Rules]:
+    """Reads the rules that are announced, none where the settings name none; raises as ``read_rules``."""
+    if settings.coming_rules is None:
+        return []
+    rules = _rules_in(settings.coming_rules)
+    _ = rules.pins
+    return [rules]
+
+
+def _rules_in(path: Path) -> Rules:
+    name = f"the rules file {path}"
+    with accessing(f"read {name}"), validating(name, Misconfigured):
+        return Rules.model_validate_json(path.read_bytes())
 
 
 def keep_rules(store: Store, *rules: Rules) -> None:

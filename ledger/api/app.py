@@ -58,6 +58,7 @@ from ledger.store.rows import find_fact
 from protocol.chain.reading.client import Chain
 from protocol.errors import AssizeError
 from protocol.transport.index import add_index
+from protocol.transport.request_times import RequestTimes
 
 if TYPE_CHECKING:
     from ledger.api.published import PublishedVersions
@@ -106,6 +107,7 @@ def create_app(
     pages = create_pages(service)
     app.state.live = pages.state.live
     app.add_middleware(Negotiator, pages=pages)
+    app.add_middleware(RequestTimes)
     return app
 
 

@@ -26,6 +26,8 @@ from ledger.commands.options import (
     AsJson,
     Coordinators,
     Db,
+    MetricsHost,
+    MetricsPort,
     NoSync,
     Relays,
     Rpc,
@@ -36,10 +38,12 @@ from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
 from ledger.queries import lookup
-from ledger.settings import LedgerSettings
+from ledger.settings import LedgerSettings, default_database
+from protocol.chain.deployment import Deployment
 from protocol.errors import Rejected
 from protocol.node.console import guard
 from protocol.node.doctor import report
+from protocol.node.telemetry import METRICS_HOST
 from protocol.transport.listening import listen, run_server
 
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
@@ -147,9 +151,16 @@ def audit(
 
 @app.command()
 @guard
-def doctor(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
-    """Check chain, clock and database; exit 1 if a check fails."""
-    report(diagnose(LedgerSettings(rpc, addresses, db)), as_json)
+def doctor(
+    addresses: Addresses,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = METRICS_HOST,
+    as_json: AsJson = False,
+) -> None:
+    """Check disk, metrics port, chain, clock and database; exit 1 if a check fails."""
+    report(diagnose(LedgerSettings(rpc, addresses, db), metrics_port, metrics_host), as_json)
 
 
 @app.command()
@@ -167,6 +178,8 @@ def serve(
     ] = False,
     coordinators: Coordinators = None,
     relays: Relays = None,
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = METRICS_HOST,
 ) -> None:
     """Follow the chain and answer over HTTP: pages for browsers, JSON for other clients (OpenAPI at /openapi.json)."""
     from ledger.api.app import create_app
@@ -175,6 +188,7 @@ def serve(
     from protocol.node import telemetry
 
     telemetry.configure("ledger")
+    telemetry.serve_metrics(metrics_port, metrics_host, default_database(Deployment.load(addresses)).parent)
     with (
         closing(BlobSource(coordinators or (), relays or ())) as blobs,
         opened(rpc, addresses, db, no_sync=True) as (chain, database),
@@ -183,7 +197,7 @@ def serve(
     ):
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         app = create_app(chain, database, Follower(chain, database), blobs=blobs, published=published, actions=actions)
-        run_server(app, listener, grace_seconds=None, ending=app.state.live.close)
+        run_server(app, listener, ending=app.state.live.close)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

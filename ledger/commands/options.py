@@ -49,6 +49,11 @@ Relays = Annotated[
         help="Relay or origin of weights, for manifests, rewards and tokenizers of versions; may be repeated.",
     ),
 ]
+MetricsPort = Annotated[
+    int,
+    typer.Option(envvar="ASSIZE_LEDGER_METRICS_PORT", min=0, max=65_535, help="Port of Prometheus metrics; 0: none."),
+]
+MetricsHost = Annotated[str, typer.Option(envvar="ASSIZE_LEDGER_METRICS_HOST", help="Address to serve them at.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
 NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
 LOCAL = "http://127.0.0.1:8545"

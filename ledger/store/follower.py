@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import structlog
+from prometheus_client import Gauge
 
 from ledger.store.database import Database
 from ledger.store.index import Index
@@ -17,6 +18,9 @@ POLL_SECONDS = 0.25
 
 LONGEST_WAIT_SECONDS = 10.0
 """Longest wait after failures in a row."""
+
+SYNCED = Gauge("assize_ledger_synced_timestamp_seconds", "When the database was last at the head of the chain")
+HALTED = Gauge("assize_ledger_halted", "1 once the ledger follows the chain no more: its log says why")
 
 log = structlog.get_logger()
 
@@ -63,6 +67,7 @@ class Follower:
                 if index.advance():
                     continue
                 self._problem, wait = "", self._poll_seconds
+                SYNCED.set_to_current_time()
             except Unavailable as error:
                 self._problem = str(error)
                 wait = min(2 * wait, LONGEST_WAIT_SECONDS)
@@ -70,6 +75,7 @@ class Follower:
             except AssizeError as error:
                 # The chain went back on finality or contradicts itself: what is stored stays readable.
                 self._problem = str(error)
+                HALTED.set(1)
                 log.error("ledger.halted", problem=self._problem)
                 return
             self._stopping.wait(wait)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 import structlog
+from prometheus_client import Counter, Gauge
 
 from protocol.broadcast.deltas.applying import catch_up
 from protocol.broadcast.deltas.making import SPANS
@@ -23,7 +24,7 @@ from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, Signed, Vers
 from protocol.errors import Rejected, Unavailable
 from protocol.wire.api import CheckpointEntry, CheckpointList, DeltaEntry, PeerTraffic, StoredVersion, StoreStatus
 from protocol.wire.delta_manifest import SignedDelta
-from protocol.wire.manifest import Authority
+from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint
 
 LIST_WAIT_SECONDS = 10.0
@@ -31,6 +32,12 @@ LIST_WAIT_SECONDS = 10.0
 SCRUB_SECONDS = 3600.0
 """Time between two checks of everything on disk."""
 PEERS_TOLD = 20
+LISTED = Gauge("assize_relay_listed_version", "Newest version that an upstream lists", ["run"])
+HELD = Gauge("assize_relay_held_version", "Newest version that the relay holds whole; -1 before any", ["run"])
+RECEIVED = Counter("assize_relay_received_bytes", "Bytes received from upstreams")
+UPSTREAM_UP = Gauge("assize_relay_upstream_up", "1 while an upstream answers, by its place among them", ["upstream"])
+DAMAGED = Counter("assize_relay_damaged", "Versions and deltas found damaged on disk")
+
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 2.0
 """Pauses after failures of one upstream: the whole tree behind a relay waits for a version as long as it does."""
 
@@ -59,6 +66,7 @@ class Relay:
         self._objects, self._written, self._writing = objects, list[int](), threading.Lock()
         self._scrubbed_at: float | None = None
         self._damaged = 0
+        self._counted, self._counting = 0, threading.Lock()
         self._log = structlog.get_logger("relay")
         self._taking = {run: threading.Lock() for run in authorities}
         self._unfit: set[tuple[int, bytes]] = set()
@@ -86,6 +94,7 @@ class Relay:
 
     def take(self, run: int, listed: CheckpointList) -> None:
         """Fetches the listed versions that are among the newest ``versions_kept``, newest first."""
+        self._show(run, listed)
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking[run]:
@@ -94,6 +103,20 @@ class Relay:
         with self._taking[run]:
             self._store.retain(run, self._versions_kept, self._most_bytes)
             self._write_objects()
+        self._show(run, listed)
+
+    def _show(self, run: int, listed: CheckpointList) -> None:
+        """Shows to those who watch how far the relay has come, against what an upstream lists."""
+        if listed.checkpoints:
+            LISTED.labels(str(run)).set(max(entry.version for entry in listed.checkpoints))
+        versions = [each.manifest for each in self._store.versions(run) if self._is_whole(each)]
+        HELD.labels(str(run)).set(max((manifest.version for manifest in versions), default=-1))
+        with self._counting:
+            RECEIVED.inc(self._sources.received - self._counted)
+            self._counted = self._sources.received
+
+    def _is_whole(self, signed: SignedManifest) -> bool:
+        return self._store.held_bytes(signed) >= signed.manifest.size
 
     def status(self, with_peers: bool) -> StoreStatus:
         """Returns what the relay holds and has moved, ``with_peers`` those that took the most."""
@@ -124,6 +147,7 @@ class Relay:
                     if self._is_damaged(signed):
                         damaged += 1
                         self._damaged += 1
+                        DAMAGED.inc()
                         self._mend(signed)
         self._scrubbed_at = time.time()
         return damaged
@@ -246,12 +270,14 @@ class Relay:
 
     def _follow(self, run: int, url: str) -> None:
         """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""
+        up = UPSTREAM_UP.labels(str(self._sources.urls.index(url) + 1))
         known: str | None = None
         listed = CheckpointList(checkpoints=[])
         backoff = FIRST_BACKOFF_SECONDS
         while not self._stopped.is_set():
             try:
                 answer = list_from(self._sources, url, run, self._list_wait_seconds, known)
+                up.set(1)
                 if answer is not None:
                     listed, known = answer
                 self.take(run, listed)
@@ -260,6 +286,7 @@ class Relay:
                 if self._stopped.is_set():
                     return
                 known = None
+                up.set(0)
                 self._log.warning("upstream_failed", run=run, upstream=url, error=repr(error))
                 self._stopped.wait(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)

@@ -17,7 +17,6 @@ from functools import partial
 from typing import IO
 
 from blake3 import blake3
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -31,6 +30,7 @@ from protocol.broadcast.version_store import VersionStore
 from protocol.errors import AssizeError
 from protocol.transport.connections import FILE_SENDING
 from protocol.transport.index import add_index
+from protocol.transport.request_times import RequestTimes
 from protocol.wire.api import (
     Body,
     ErrorBody,
@@ -116,15 +116,11 @@ def create_app(
         local = request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
         return _json(await run_in_threadpool(status_of, local))
 
-    async def metrics(request: Request) -> Response:
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
 
     routes = [
         Route("/health", health),
-        Route("/metrics", metrics),
         Route("/status", status),
         Route("/runs/{run:int}/checkpoints/latest", latest),
         Route("/runs/{run:int}/checkpoints", partial(_listing, store, waiting)),
@@ -133,6 +129,7 @@ def create_app(
         Route("/chunks/{hash:str}", partial(_chunk, store, waiting, traffic, chunk_wait_seconds)),
     ]
     app = Starlette(routes=routes, exception_handlers={AssizeError: broken})
+    app.add_middleware(RequestTimes)
     add_index(app, "Assize weights", lambda: [route.path for route in routes])
     return app
 

@@ -5,8 +5,12 @@ Each role lists its own examinations; those that every role shares are here and 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import shutil
+import socket
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +18,16 @@ from typing import Annotated
 
 import typer
 
-from protocol.errors import AssizeError, Misconfigured
+from protocol.errors import AssizeError, Misconfigured, accessing
 from protocol.node.console import EXIT_REFUSED, show
 from protocol.node.settings import NodeSettings
 from protocol.node.wallet import Wallet
 
 LEAST_DISK_BYTES = 2 << 30
 """Free disk space that every role needs at least."""
+
+METRICS_SECONDS, MOST_ANSWER_BYTES = 2.0, 1 << 20
+"""Longest wait for an answer of the metrics port, and most of it that is read."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line.")]
 
@@ -78,6 +85,58 @@ def disk(folder: Path) -> Examination:
         return f"{free / 2**30:.1f} GiB free at {place}"
 
     return Examination("disk", look, "free some space, or set another state folder")
+
+
+def writable(folder: Path) -> Examination:
+    """Examines whether files can be written in ``folder``, which is made if it is not there."""
+
+    def look() -> str:
+        with accessing(f"write in {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"\0")
+        return str(folder)
+
+    return Examination("state folder", look, "let this user write there, or set another state folder")
+
+
+def metrics_port(port: int, host: str) -> Examination:
+    """Examines whether the port of metrics is free, or serves those of a role that runs."""
+
+    def look() -> str:
+        if not port:
+            return "off: Prometheus sees nothing of this role; set metrics_port"
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+                return f"{host}:{port} is free"
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise Misconfigured(f"cannot serve metrics at {host}:{port}: {error.strerror}") from error
+        if b"assize_" in _answer_of(host, port):
+            return f"{host}:{port} serves the metrics of a running role"
+        raise Misconfigured(f"another program has port {port}")
+
+    return Examination("metrics", look, "set another metrics_port or metrics_host")
+
+
+def _answer_of(host: str, port: int) -> bytes:
+    """Returns the beginning of what a server of metrics answers; nothing where none does."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    with contextlib.suppress(OSError), socket.create_connection((here, port), timeout=METRICS_SECONDS) as asked:
+        asked.sendall(f"GET /metrics HTTP/1.0\r\nHost: {here}\r\n\r\n".encode())
+        answer = b""
+        while b"assize_" not in answer and len(answer) < MOST_ANSWER_BYTES and (piece := asked.recv(65536)):
+            answer += piece
+        return answer
+    return b""
+
+
+def of_settings(settings: NodeSettings) -> tuple[Examination, ...]:
+    """Examines what every daemon needs of its machine: disk, state folder and metrics port."""
+    state = settings.state_dir
+    return disk(state), writable(state), metrics_port(settings.metrics_port, settings.metrics_host)
 
 
 class Key:

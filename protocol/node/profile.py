@@ -36,8 +36,19 @@ SERVICES = ("worker", "validator", "recheck", "trainer", "coordinator", "relay",
 
 NETWORK_KEYS = ("rpc", "addresses")
 WALLET_KEYS = ("keystore", "password_file", "keystore_directory", "state_dir", "fee_cap_gwei")
-RELAY_KEYS = ("upstream", "trainer", "addresses", "run", "state_dir", "host", "port", "keep")
-LEDGER_KEYS = ("rpc_url", "addresses", "database", "state_dir", "host", "port")
+RELAY_KEYS = (
+    "upstream",
+    "trainer",
+    "addresses",
+    "run",
+    "state_dir",
+    "host",
+    "port",
+    "keep",
+    "metrics_port",
+    "metrics_host",
+)
+LEDGER_KEYS = ("rpc_url", "addresses", "database", "state_dir", "host", "port", "metrics_port", "metrics_host")
 
 PATH_KEYS = frozenset({"addresses", "password_file", "keystore_directory", "state_dir"})
 """Keys of the tables above whose values are paths."""

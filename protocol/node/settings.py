@@ -28,6 +28,7 @@ from protocol.amounts import wei_of
 from protocol.errors import Misconfigured
 from protocol.node.profile import Profile
 from protocol.node.profile_settings import PlacedValue, of_chosen_network, of_profile, service_of
+from protocol.node.telemetry import METRICS_HOST
 from protocol.node.wallet import Keystores, Wallet, default_directory, read_password
 
 
@@ -60,6 +61,7 @@ class NodeSettings(BaseSettings):
         state_dir: directory of journals, downloads and the health file.
         fee_cap_gwei: highest bid for gas, in gwei per gas; None takes the sender's default of 200.
         metrics_port: port of Prometheus metrics; 0 disables them.
+        metrics_host: address to serve them at; anyone who reaches it can read them.
         log_level: lowest level that is logged.
     """
 
@@ -72,7 +74,8 @@ class NodeSettings(BaseSettings):
     password_file: Path | None = None
     state_dir: Path
     fee_cap_gwei: int | None = Field(default=None, ge=1)
-    metrics_port: int = 0
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    metrics_host: str = METRICS_HOST
     log_level: str = "info"
 
     @classmethod

@@ -1,6 +1,6 @@
 """Logs and metrics: structlog on stderr, as JSON unless it is a terminal; Prometheus on its own port.
 
-Metrics are declared beside their use; this module only serves them.
+Metrics are declared beside their use; this module serves them, with those of any process: its version and its disk.
 """
 
 from __future__ import annotations
@@ -9,14 +9,23 @@ import contextlib
 import io
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 import structlog
-from prometheus_client import start_http_server
+from prometheus_client import Gauge, Info, start_http_server
 
 from protocol.errors import Misconfigured
+
+DISK_FREE = Gauge("assize_disk_free_bytes", "Free bytes on the disk of the state folder")
+BUILD = Info("assize_build", "Version of the software")
+
+METRICS_HOST = "127.0.0.1"
+"""Address at which metrics are served by default: they are not for strangers."""
 
 LineOf = Callable[[Mapping[str, Any]], str]
 """Returns an event as one line for people."""
@@ -88,17 +97,34 @@ def _shown(value: object) -> str:
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)
 
 
-def serve_metrics(port: int, host: str = "127.0.0.1") -> None:
+def serve_metrics(port: int, host: str = METRICS_HOST, state_dir: Path | None = None) -> None:
     """Serves Prometheus metrics in a thread; port 0 disables them.
+
+    Args:
+        port: port to listen on.
+        host: address to listen on.
+        state_dir: folder whose disk is watched, if any.
 
     Raises:
         Misconfigured: the port is not available.
     """
     if not port:
         return
+    BUILD.info({"version": version("assize")})
+    if state_dir is not None:
+        DISK_FREE.set_function(lambda: _free_bytes(state_dir))
     try:
         start_http_server(port, addr=host)
     except OSError as error:
         raise Misconfigured(
             f"cannot serve metrics on port {port} ({error.strerror}); set another metrics_port"
         ) from error
+
+
+def _free_bytes(folder: Path) -> float:
+    """Returns the free bytes where a folder is, or will be made; NaN where that cannot be read."""
+    try:
+        place = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        return float(shutil.disk_usage(place).free)
+    except OSError:
+        return float("nan")

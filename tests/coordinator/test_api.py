@@ -10,9 +10,11 @@ import time
 import httpx
 import pytest
 import redis
+from prometheus_client import REGISTRY
 
 from coordinator.driver.wiring import DriverProcess
 from protocol.errors import Rejected
+from protocol.transport.request_times import SECONDS
 from protocol.wire import api as bodies
 from protocol.wire import rollout
 from protocol.wire.assignments import Leaf
@@ -169,7 +171,7 @@ def test_the_run_its_rules_and_uploads_are_public(
     refused(http.get("/runs/77"), 404, "run 77")
     refused(http.get("/nowhere"), 404, "Not Found")
     refused(http.delete("/status"), 405, "Method Not Allowed")
-    assert b"assize_coordinator_uploads_total" in http.get("/metrics").content
+    assert http.get("/metrics").status_code == 404, "they are on a port of their own"
     assert http.get("/openapi.json").status_code == 200
 
 
@@ -179,3 +181,17 @@ def test_bodies_that_are_no_json_or_have_unknown_fields_are_refused(
     for body in (b"", b"{", b"[]", b'{"node": 1, "version": 0, "more": 1}', b"\xff", b'{"node": -1, "version": 0}'):
         signed = headers(swarm, swarm.workers[0], "POST", "/heartbeats", body)
         refused(http.post("/heartbeats", content=body, headers=signed), 422, "Heartbeat")
+
+
+def test_requests_are_timed_by_route_and_strangers_add_no_series(swarm: Swarm, http: httpx.Client) -> None:
+    def counted(route: str, status: str) -> float:
+        return REGISTRY.get_sample_value("assize_http_request_seconds_count", {"route": route, "status": status}) or 0.0
+
+    before = counted("/runs/{run}", "4"), counted("unknown", "4")
+    for number in range(20):
+        http.get(f"/runs/{1000 + number}")
+        http.request("SECRET", f"/nowhere-{number}?token={number}")
+    assert counted("/runs/{run}", "4") == before[0] + 20
+    assert counted("unknown", "4") == before[1] + 20
+    routes = {sample.labels["route"] for metric in SECONDS.collect() for sample in metric.samples}
+    assert not any("nowhere" in route or "token" in route for route in routes)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
+from prometheus_client import Gauge
 
 from protocol.errors import Rejected, Unavailable
 from validator.judging.claims import Claim
@@ -36,6 +37,8 @@ WORKERS_LOST = 5
 """Workers lost at one job after which its round counts as impossible to judge."""
 RETRY_SECONDS = 1.0
 ANNOUNCE_SECONDS = 10.0
+
+QUEUED = Gauge("assize_validator_queued_orders", "Orders that wait in the queue for background workers")
 
 log = structlog.get_logger()
 
@@ -87,6 +90,7 @@ class QueuedJudge:
             return False
         try:
             look = self._exchange.look(list(jobs))
+            QUEUED.set(look.queued)
             self._collect(jobs, look)
             self._order(
                 {key: job for key, job in jobs.items() if key not in look.answers and self._due(key, job, look)}

@@ -1,4 +1,4 @@
-"""``assize recheck``: run, list."""
+"""``assize recheck``: run, doctor, list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import guard
+from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Check a share of decided jobs again, and appeal.", no_args_is_help=True)
 
@@ -30,6 +31,18 @@ def run(
     from validator.recheck.service import serve
 
     raise SystemExit(serve(read, dry_run))
+
+
+@app.command()
+@guard
+def doctor(settings: EnvFile = None, json: AsJson = False) -> None:
+    """Check disk, device, key, chain, run and coordinator; exit 1 if a check fails."""
+    from validator.recheck.settings import RecheckSettings
+
+    read = RecheckSettings.read(settings)
+    from validator.recheck.doctor import diagnose
+
+    report(diagnose(read), json)
 
 
 @app.command("list")

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
+from prometheus_client import Counter as Total
 
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
@@ -40,6 +41,9 @@ from validator.recheck.prediction import Prediction, doubt_of, is_chosen, object
 from validator.review.contradictions import contradictions
 from validator.review.replay import resemblances
 from validator.rounds import FollowedRound, Rounds
+
+CHECKED = Total("assize_recheck_jobs_checked", "Jobs checked again, by whether the verdict agrees", ["agrees"])
+DOUBTED = Total("assize_recheck_jurors_in_doubt", "Jurors' bundles that do not show a prefill of their own")
 
 log = structlog.get_logger()
 
@@ -183,6 +187,7 @@ class Rechecker:
             followed.number, job, followed.beacon, judgement.claim.node, stands.name, found.name, reason.name, outcome
         )
         self._journal.write(entry)
+        CHECKED.labels("yes" if found is stands else "no").inc()
         tell = log.info if found is stands else log.warning
         place = {"round": entry.round, "job": job, "node": entry.node}
         tell("rechecked", **place, stands=entry.stands, found=entry.found, reason=reason.name, outcome=outcome)
@@ -265,6 +270,7 @@ class Rechecker:
             for entry in _compared(juror, bundle, round_, policy, examined):
                 self._journal.write(entry)
                 if entry.in_doubt:
+                    DOUBTED.inc()
                     place = {"round": entry.round, "job": entry.job, "juror": juror}
                     log.warning("juror_in_doubt", **place, shown=entry.shown)
 

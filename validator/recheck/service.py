@@ -7,6 +7,7 @@ from contextlib import closing
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.own_standing import OwnStanding
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.node.activity import HEALTH_FILE
@@ -23,7 +24,7 @@ from validator.recheck.settings import RecheckSettings
 def serve(settings: RecheckSettings, dry_run: bool) -> int:
     """Runs until stopped; returns the exit code."""
     configure("recheck", settings.log_level)
-    serve_metrics(settings.metrics_port)
+    serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
     return build(settings, dry_run).run()
 
 
@@ -53,6 +54,8 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
         for part in (rechecker, runs, coordinators, sender, chain, journal):
             part.close()
 
+    if settings.metrics_port:
+        OwnStanding(chain, wallet.address, (settings.run,)).start()
     health_file = settings.state_dir / HEALTH_FILE
     return Daemon("recheck", rechecker.tick, settings.interval_seconds, health_file, close=close)
 

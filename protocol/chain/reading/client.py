@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import Gauge
+
 from protocol.chain.block import Block, block_of
 from protocol.chain.deployment import FINALIZED, Deployment
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.endpoints import Endpoints
 from protocol.chain.rpc import TIMEOUT_SECONDS, Rpc, RpcFault, RpcRequest
 from protocol.errors import Unavailable
+
+HEAD = Gauge("assize_chain_head_block", "Newest block that the RPC endpoint in use knows", ["chain"])
+HEAD_TIME = Gauge(
+    "assize_chain_head_timestamp_seconds", "Time of the newest block that the RPC endpoint in use knows", ["chain"]
+)
+FINAL = Gauge("assize_chain_final_block", "Newest final block", ["chain"])
 
 
 class Chain:
@@ -44,6 +52,11 @@ class Chain:
         """The endpoints that confirm events."""
         return self._endpoints.others
 
+    @property
+    def endpoints(self) -> tuple[Rpc, ...]:
+        """All endpoints, in the order in which they are asked now."""
+        return self._endpoints.every
+
     @classmethod
     def connect(cls, rpc_url: str, addresses: Path) -> Chain:
         """Loads the address file, then connects."""
@@ -56,19 +69,28 @@ class Chain:
 
     def head(self) -> Block:
         """Returns the newest block that the endpoint knows."""
-        return self._block("latest")
+        return self._noted(self._block("latest"))
+
+    def _noted(self, head: Block, final: int | None = None) -> Block:
+        """Shows the head, and the final block where it is known, to who watches; returns the head."""
+        chain = str(self.chain_id)
+        HEAD.labels(chain).set(head.number)
+        HEAD_TIME.labels(chain).set(head.timestamp)
+        if final is not None:
+            FINAL.labels(chain).set(final)
+        return head
 
     def head_and_final(self) -> tuple[Block, int]:
         """Returns the newest block and the height of the newest final one, in one round trip."""
         depth = self.deployment.finality_depth
         if depth is not None:
-            head = self.head()
-            return head, head.number - depth
+            head = self._block("latest")
+            return self._noted(head, head.number - depth), head.number - depth
         headers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (tag, False)) for tag in ("latest", FINALIZED)])
         if any(isinstance(header, RpcFault) or not header for header in headers):
             raise Unavailable(f"the RPC at {self.rpc.url} does not serve the {FINALIZED!r} tag")
         newest, final = (block_of(header) for header in headers)
-        return newest, final.number
+        return self._noted(newest, final.number), final.number
 
     def block(self, number: int) -> Block:
         """Returns the canonical block at this height.

@@ -6,10 +6,18 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from prometheus_client import Counter, Gauge, Histogram
+
 from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured, Unavailable
 
 Answer = TypeVar("Answer")
+
+SECONDS = Histogram(
+    "assize_rpc_seconds", "Seconds of a request to an RPC endpoint, by its place in rpc_url", ["endpoint"]
+)
+FAILURES = Counter("assize_rpc_failures", "Requests that an RPC endpoint did not answer", ["endpoint"])
+IN_USE = Gauge("assize_rpc_endpoint_in_use", "Place in rpc_url of the endpoint in use, from 1; 0 before the first")
 
 
 class Endpoints(Rpc):
@@ -22,6 +30,7 @@ class Endpoints(Rpc):
 
     def __init__(self, endpoints: Sequence[Rpc], check: Callable[[Rpc], None]) -> None:
         self._endpoints = list(endpoints)
+        self._place = {id(endpoint): place for place, endpoint in enumerate(endpoints, 1)}
         self._check = check
         self._checked: set[int] = set()
         self._turning = threading.Lock()
@@ -43,6 +52,11 @@ class Endpoints(Rpc):
         answered = getattr(self._answered, "last", self._endpoints[0])
         return tuple(endpoint for endpoint in self._endpoints if endpoint is not answered)
 
+    @property
+    def every(self) -> tuple[Rpc, ...]:
+        """All endpoints, the one in use first."""
+        return tuple(self._endpoints)
+
     def call(self, method: str, *params: Any) -> Any:
         """Calls ``Rpc.call`` on the first endpoint that answers."""
         return self._first(lambda endpoint: endpoint.call(method, *params))
@@ -60,14 +74,17 @@ class Endpoints(Rpc):
         failure: Unavailable | None = None
         for _ in range(len(self._endpoints)):
             endpoint = self._endpoints[0]
+            IN_USE.set(self._place[id(endpoint)])
             try:
                 self._ready(endpoint)
                 self._answered.last = endpoint
-                return ask(endpoint)
+                with SECONDS.labels(str(self._place[id(endpoint)])).time():
+                    return ask(endpoint)
             except RpcFault:
                 raise
             except Unavailable as error:
                 failure = error
+                FAILURES.labels(str(self._place[id(endpoint)])).inc()
                 with self._turning:
                     if self._endpoints[0] is endpoint:  # else another thread moved on already
                         self._endpoints = [*self._endpoints[1:], endpoint]

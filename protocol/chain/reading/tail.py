@@ -28,13 +28,14 @@ from operator import itemgetter
 from typing import Any
 
 from eth_abi.exceptions import DecodingError
+from prometheus_client import Gauge
 
 from protocol.chain.block import Block, block_of
 from protocol.chain.events import Log
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
 from protocol.chain.reading.decoding import log_of
-from protocol.chain.reading.witnesses import confirm_blocks, confirm_range
+from protocol.chain.reading.witnesses import DISAGREEMENTS, confirm_blocks, confirm_range
 from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.errors import Misconfigured, Unavailable
 
@@ -50,6 +51,8 @@ UNCLEAR_POLLS = 20
 
 FITTING_LOGS = 10_000
 """Most logs that one answer should hold; the range is narrowed to fit."""
+
+READ = Gauge("assize_chain_read_block", "Newest block whose events were read", ["chain"])
 
 
 class FinalityMoved(Misconfigured):
@@ -154,6 +157,7 @@ class Tail:
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, DecodingError) as error:
             raise Unavailable(f"invalid answer from the RPC at {self._chain.rpc.url}: {error!r}") from error
         self._unclear = 0
+        READ.labels(str(self._chain.chain_id)).set(self.cursor.number)
         return found
 
     def _unclear_again(self) -> list[BlockEvents]:
@@ -321,6 +325,7 @@ class Tail:
                     f"the RPC at {endpoint.url} does not know block {oldest}, which was read before; let it catch up"
                 )
             if block_of(header).hash == known:
+                DISAGREEMENTS.inc()
                 raise Unavailable(f"RPC endpoints disagree about block {oldest}, which is final")
         raise FinalityMoved(
             f"the chain at {self._chain.rpc.url} no longer holds block {oldest}, which was final: "

@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from prometheus_client import Counter
+
 from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Rpc, RpcRequest
 from protocol.errors import Unavailable
 
 RawLogs = Sequence[dict[str, Any]]
+
+DISAGREEMENTS = Counter("assize_rpc_disagreements", "Blocks or ranges of which RPC endpoints returned unlike events")
+UNCONFIRMED = Counter("assize_rpc_unconfirmed", "Blocks or ranges that no second RPC endpoint confirmed")
 
 
 def confirm_blocks(
@@ -60,11 +65,13 @@ def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[tuple[Rpc, 
         if isinstance(theirs, list):
             confirmed = True
             if _named(theirs) != _named(mine):
+                DISAGREEMENTS.inc()
                 raise Unavailable(
                     f"RPC endpoints disagree about {where}: {chain.rpc.url} returns {len(mine)} events, {witness.url} "
                     f"returns {len(theirs)}, or different ones; reading waits until they agree: remove the wrong one"
                 )
     if not confirmed:
+        UNCONFIRMED.inc()
         raise Unavailable(f"no second RPC endpoint confirms the events that {chain.rpc.url} returns for {where}")
 
 

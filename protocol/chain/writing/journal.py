@@ -110,6 +110,14 @@ class Journal:
         """Returns the intents mined and not known to be final, by nonce."""
         return self._intents("WHERE state = ? ORDER BY nonce", MINED)
 
+    def waiting(self) -> tuple[int, float]:
+        """Returns how many intents are signed or broadcast, and when the oldest was signed first; 0 without any."""
+        count, oldest = self._db.execute(
+            "SELECT count(DISTINCT key), min(signed_at) FROM intents JOIN attempts USING (key) WHERE state IN (?, ?)",
+            (SIGNED, BROADCAST),
+        ).fetchone()
+        return count, oldest or 0.0
+
     def newest(self, count: int) -> list[Intent]:
         """Returns so many intents that were signed, the newest first."""
         return self._intents("WHERE nonce IS NOT NULL ORDER BY nonce DESC LIMIT ?", count)

@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from eth_utils.crypto import keccak
+from prometheus_client import Counter
 
+from protocol.amounts import WEI
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted, decode_revert, reverted
 from protocol.chain.rpc import RpcFault, RpcRequest
@@ -19,6 +21,8 @@ from protocol.chain.writing.nonces import user_of_nonce
 from protocol.chain.writing.receipts import Receipt, receipt_of
 from protocol.chain.writing.simulation import fields_of, simulate
 from protocol.errors import Rejected, Unavailable
+
+SPENT = Counter("assize_gas_spent_coins", "Coin that mined transactions of this key paid for gas")
 
 
 class Clock(Protocol):
@@ -113,6 +117,8 @@ class Pending:
 
     def settle(self, intent: Intent, receipt: Receipt) -> Receipt:
         """Records that an intent is mined; raises ``Reverted`` if it reverted."""
+        if intent.state not in (MINED, FINAL):
+            SPENT.inc(receipt.fee / WEI)
         if receipt.status != 1:
             error = self._why_reverted(intent, receipt)
             self.journal.mark(intent.key, FAILED, failure=f"{intent.call.description} was mined but {error}")

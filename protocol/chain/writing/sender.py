@@ -12,11 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import structlog
 from eth_utils.crypto import keccak
+from prometheus_client import Gauge
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing.account import Account
@@ -32,6 +34,13 @@ from protocol.errors import Rejected, Unavailable
 
 OUTAGE_SECONDS = 5.0
 """An RPC endpoint that stays silent this long while a receipt is awaited counts as unavailable."""
+
+PENDING = Gauge("assize_sender_pending_intents", "Intents whose transactions are signed and not mined")
+OLDEST = Gauge(
+    "assize_sender_oldest_pending_timestamp_seconds", "When the oldest pending intent was signed first; 0 without any"
+)
+SHOWN_SECONDS = 1.0
+"""Shortest time between two looks at the journal for these."""
 
 log = structlog.get_logger()
 
@@ -85,6 +94,7 @@ class Sender(Account):
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._tended = clock.monotonic()
+        self._shown = -SHOWN_SECONDS
         self._lock = lock_key(self.identity)
         self._guard = threading.RLock()
         try:
@@ -145,6 +155,7 @@ class Sender(Account):
         A daemon calls this in every tick, so that its transactions are watched until they are final.
         """
         with self._guard:
+            self._show()
             due = self._clock.monotonic() - self._tended > self.fees.resend_seconds
             if due and self._journal.watched():
                 self.reconcile()
@@ -206,6 +217,17 @@ class Sender(Account):
         newest = self._journal.highest_nonce()
         return mined if newest is None else max(mined, newest + 1)
 
+    def _show(self) -> None:
+        """Shows to who watches what is pending; one who cannot be told misses it."""
+        now = self._clock.monotonic()
+        if now - self._shown < SHOWN_SECONDS:
+            return
+        self._shown = now
+        with suppress(Unavailable):
+            count, oldest = self._journal.waiting()
+            PENDING.set(count)
+            OLDEST.set(oldest)
+
     # After the broadcast
 
     def _wait(self, keys: Sequence[str]) -> list[Receipt]:
@@ -216,6 +238,7 @@ class Sender(Account):
         while True:
             try:
                 with self._guard:
+                    self._show()
                     found |= self._settle_all([key for key in keys if key not in found])
                 heard = self._clock.monotonic()
                 if all(key in found for key in keys):

@@ -71,19 +71,29 @@ def show_config(
     rows = [
         {"role": name, "setting": key, "value": _shown(found.value), "from": found.place}
         for name in ([role] if role else ROLES)
-        for key, found in _settings_of(name, settings)
+        for key, found in settings_of(name, settings)
     ]
     if not as_json:
         rows = [row | {"value": "" if row["value"] is None else row["value"]} for row in rows]
     show(rows, as_json)
 
 
-def _settings_of(role: str, env_file: Path | None) -> Iterator[tuple[str, PlacedValue]]:
+def settings_of(role: str, env_file: Path | None) -> Iterator[tuple[str, PlacedValue]]:
+    """Yields a role's settings, each with its value and the place that it comes from.
+
+    Raises:
+        Misconfigured: a file, the profile or a variable has an unknown name.
+    """
     if role in CLASSES:
         module, name = CLASSES[role]
         yield from _of_service(getattr(importlib.import_module(module), name), env_file)
     else:
         yield from _of_commands(role, COMMAND_VARIABLES[role])
+
+
+def known_variables() -> frozenset[str]:
+    """Returns the names of the variables of options; those of services begin with the service's name."""
+    return frozenset(name for variables in COMMAND_VARIABLES.values() for names in variables.values() for name in names)
 
 
 def _of_service(kind: Any, env_file: Path | None) -> Iterator[tuple[str, PlacedValue]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -9,12 +10,16 @@ from pathlib import Path
 
 from protocol.amounts import coin, tokens
 from protocol.chain.reading.client import Chain
+from protocol.chain.rpc import Rpc
 from protocol.chain.structs import Role
-from protocol.errors import AssizeError, Misconfigured
+from protocol.errors import AssizeError, Misconfigured, Unavailable
 from protocol.node.doctor import Examination, Key, Result, examine
 
 MOST_CLOCK_SKEW_SECONDS = 30
 LEAST_GAS_WEI = 10**15
+LOG_RANGES = (10, 100, 1_000, 10_000)
+MOST_BLOCKS_BEHIND = 50
+"""Blocks that one of several RPC endpoints may be behind the one in use."""
 
 
 def examine_on_chain(
@@ -29,7 +34,13 @@ def examine_on_chain(
     with closing(chain):
         head = Examination("chain", lambda: f"chain {chain.chain_id}, block {chain.head().number}")
         clock = Examination("clock", lambda: _clock(chain), "set this machine's clock, by NTP for instance")
-        yield from examine((head, clock, *examinations(chain)))
+        final = Examination("finality", lambda: _finality(chain), "use an endpoint that serves the finalized tag")
+        logs = Examination("logs", lambda: _logs(chain), "use an endpoint that serves eth_getLogs")
+        endpoints = (
+            Examination(f"rpc {place}", functools.partial(_endpoint, endpoint, chain), "remove it from the RPC URLs")
+            for place, endpoint in enumerate(chain.endpoints, 1)
+        )
+        yield from examine((head, *endpoints, clock, final, logs, *examinations(chain)))
 
 
 def node_examinations(chain: Chain, key: Key, role: Role) -> tuple[Examination, ...]:
@@ -76,6 +87,37 @@ def _clock(chain: Chain) -> str:
     if skew < -MOST_CLOCK_SKEW_SECONDS:
         raise Misconfigured(f"the newest block is {-skew:.0f} s ahead of this machine's clock")
     return f"newest block is {skew:.0f} s old"
+
+
+def _finality(chain: Chain) -> str:
+    head, final = chain.head_and_final()
+    return f"block {max(final, 0)}, {head.number - final} behind the newest"
+
+
+def _logs(chain: Chain) -> str:
+    """Returns the widest range of blocks whose logs the endpoint gives at once; providers allow from 10 on."""
+    head, widest = chain.head().number, 0
+    for width in LOG_RANGES:
+        where = {"fromBlock": hex(max(0, head - width + 1)), "toBlock": hex(head)}
+        try:
+            chain.rpc.call("eth_getLogs", where | {"address": list(chain.deployment.addresses)})
+        except Unavailable as error:
+            if not widest:
+                raise
+            return f"{widest} blocks at once, not {width}: {str(error)[:80]}"
+        widest = width
+    return f"{widest} blocks at once"
+
+
+def _endpoint(endpoint: Rpc, chain: Chain) -> str:
+    """Raises ``Misconfigured`` for an endpoint of another chain, or far behind the one in use."""
+    chain_id = int(endpoint.call("eth_chainId"), 16)
+    if chain_id != chain.chain_id:
+        raise Misconfigured(f"{endpoint.url} serves chain {chain_id}: expected {chain.chain_id}")
+    number, newest = int(endpoint.call("eth_blockNumber"), 16), chain.head().number
+    if newest - number > MOST_BLOCKS_BEHIND:
+        raise Misconfigured(f"{endpoint.url} is at block {number}: {newest - number} behind the endpoint in use")
+    return f"{endpoint.url} at block {number}"
 
 
 def _node(chain: Chain, key: Key, role: Role) -> str:

@@ -27,7 +27,7 @@ def run(settings: EnvFile = None) -> None:
 
     read = NoticesSettings.read(settings)
     telemetry.configure("notices", read.log_level)
-    telemetry.serve_metrics(read.metrics_port)
+    telemetry.serve_metrics(read.metrics_port, read.metrics_host, read.state_dir)
     raise SystemExit(build(read).run())
 
 

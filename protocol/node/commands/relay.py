@@ -11,8 +11,35 @@ from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.commands.connection import AsJson
 from protocol.node.console import guard, show
+from protocol.node.doctor import report
+from protocol.node.telemetry import METRICS_HOST, serve_metrics
 from protocol.times import spell
 from protocol.wire.manifest import Authority
+
+Upstreams = Annotated[
+    list[str], typer.Option(envvar="ASSIZE_RELAY_UPSTREAM", help="Origin or relay to fetch from; repeatable.")
+]
+Trainers = Annotated[
+    list[str], typer.Option(envvar="ASSIZE_RELAY_TRAINER", help="Address that signs the weights of each run.")
+]
+RelayAddresses = Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_ADDRESSES", help="Address file of the deployment.")]
+RelayedRuns = Annotated[
+    list[int], typer.Option(envvar="ASSIZE_RELAY_RUN", help="Run whose weights to relay; repeatable.")
+]
+StateDir = Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_STATE_DIR", help="Directory of the versions.")]
+Host = Annotated[str, typer.Option(envvar="ASSIZE_RELAY_HOST", help="Address to listen on.")]
+Port = Annotated[int, typer.Option(envvar="ASSIZE_RELAY_PORT", help="Port; 0 takes any free one.")]
+Objects = Annotated[
+    str,
+    typer.Option(
+        envvar="ASSIZE_RELAY_OBJECTS", help="Object store to write to as well: s3://, gs://, az://, file:///."
+    ),
+]
+MetricsPort = Annotated[
+    int,
+    typer.Option(envvar="ASSIZE_RELAY_METRICS_PORT", min=0, max=65_535, help="Port of Prometheus metrics; 0: none."),
+]
+MetricsHost = Annotated[str, typer.Option(envvar="ASSIZE_RELAY_METRICS_HOST", help="Address to serve them at.")]
 
 app = typer.Typer(help="Relay verified weights.", no_args_is_help=True)
 
@@ -25,15 +52,13 @@ def relay() -> None:
 @app.command()
 @guard
 def serve(
-    upstream: Annotated[list[str], typer.Option(envvar="ASSIZE_RELAY_UPSTREAM", help="Origin or relay to fetch from.")],
-    trainer: Annotated[
-        list[str], typer.Option(envvar="ASSIZE_RELAY_TRAINER", help="Address that signs the weights of each run.")
-    ],
-    addresses: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_ADDRESSES", help="Address file of the deployment.")],
-    run: Annotated[list[int], typer.Option(envvar="ASSIZE_RELAY_RUN", help="Run whose weights to relay; repeatable.")],
-    state_dir: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_STATE_DIR", help="Directory of the versions.")],
-    host: Annotated[str, typer.Option(envvar="ASSIZE_RELAY_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_PORT", help="Port; 0 takes any free one.")] = 8700,
+    upstream: Upstreams,
+    trainer: Trainers,
+    addresses: RelayAddresses,
+    run: RelayedRuns,
+    state_dir: StateDir,
+    host: Host = "127.0.0.1",
+    port: Port = 8700,
     keep: Annotated[
         int, typer.Option(envvar="ASSIZE_RELAY_KEEP", min=1, help="Versions kept of each run.")
     ] = DEFAULT_VERSIONS_KEPT,
@@ -46,12 +71,9 @@ def serve(
     most_down: Annotated[
         float, typer.Option(envvar="ASSIZE_RELAY_MOST_DOWN", min=0, help="Cap on what is fetched, MB/s; 0: none.")
     ] = 0.0,
-    objects: Annotated[
-        str,
-        typer.Option(
-            envvar="ASSIZE_RELAY_OBJECTS", help="Object store to write to as well: s3://, gs://, az://, file:///."
-        ),
-    ] = "",
+    objects: Objects = "",
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = METRICS_HOST,
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped.
 
@@ -69,6 +91,7 @@ def serve(
 
     if len(run) != len(trainer) or len(set(run)) != len(run):
         raise Misconfigured(f"{len(run)} runs and {len(trainer)} trainers: give one --trainer for each --run, in order")
+    serve_metrics(metrics_port, metrics_host, state_dir)
     deployment = Deployment.load(addresses)
     authorities = {
         each: Authority(deployment.chain_id, deployment.market, signer)
@@ -86,6 +109,30 @@ def serve(
         run_server(create_app(store, traffic=traffic, status_of=following.status), listener)
     finally:
         following.stop()
+
+
+@app.command()
+@guard
+def doctor(
+    upstream: Upstreams,
+    trainer: Trainers,
+    addresses: RelayAddresses,
+    run: RelayedRuns,
+    state_dir: StateDir,
+    host: Host = "127.0.0.1",
+    port: Port = 8700,
+    objects: Objects = "",
+    metrics_port: MetricsPort = 0,
+    metrics_host: MetricsHost = METRICS_HOST,
+    as_json: AsJson = False,
+) -> None:
+    """Check disk, ports, deployment, trainers and upstreams; exit 1 if a check fails."""
+    from protocol.node.commands.relay_doctor import RelaySettings, diagnose
+
+    watched = (metrics_port, metrics_host)
+    report(
+        diagnose(RelaySettings(upstream, trainer, addresses, run, state_dir, host, port, objects, *watched)), as_json
+    )
 
 
 @app.command("status")

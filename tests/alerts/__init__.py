@@ -1,0 +1,1 @@
+"""``make alerts``: the alert rules tested by promtool, then each fired by a fault on a real local network."""
