@@ -101,7 +101,8 @@ class CoordinatorSettings(NodeSettings):
         max_rounds: number of rounds after which to stop; None for no limit.
         last_version: version at which to stop; None for no limit.
         tick_seconds: pause between ticks of the driver; a submission ends it early.
-        lease_seconds: time for which a heartbeat keeps a node eligible for listing.
+        lease_seconds: time for which a heartbeat keeps a node eligible for listing; longer among many nodes, which
+            are told to send fewer.
         version_lag: versions a listed node's checkpoint may be behind the newest.
         relay_wait_seconds: longest wait of a claim for the other claims of its round.
         relay_margin_seconds: time before the work deadline at which that wait ends.

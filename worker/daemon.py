@@ -119,6 +119,7 @@ class Worker:
         self.quiet_hours = QuietHours.parse(settings.quiet_hours)
         self.drain = Drain(settings.state_dir)
         self.unlisted_since: float | None = None
+        self.wait_seconds = settings.wait_seconds
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
@@ -219,7 +220,7 @@ class Worker:
                     return False
         self.activity.doing(WAITING, f"for an update: {self.too_old}" if self.too_old else waits_for(self.reasons))
         self.activity.note(rounds=self.outbox.rounds())
-        assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
+        assignments = self.client.assignments(self.node, int(self.wait_seconds))
         done = 0
         for assignment in assignments:
             with self._refusing_unfit():
@@ -455,6 +456,8 @@ class Worker:
                     node=self.node, version=version, hardware=self.hardware, available=available, offer=offer
                 )
                 reply = self.client.heartbeat(beat)
+                longest = reply.heartbeat_seconds or longest
+                self._take_wait(reply.wait_seconds)
                 self._note_listing(available)
                 LISTED.set(available and not reply.reasons)
                 if reply.reasons != told:
@@ -465,6 +468,12 @@ class Worker:
             # A node may be without a version for ever: retired, or called on for traps alone.
             pause = longest if version is not None else min(FIRST_HEARTBEAT_GROWTH * pause, longest)
             self.stopped.wait(pause)
+
+    def _take_wait(self, told: float | None) -> None:
+        """Takes the coordinator's time for requests that wait, less where rounds must be looked at sooner."""
+        if told is not None:
+            least = OWN_SUBMISSION_SHARE * self.terms.work_seconds / 2
+            self.wait_seconds = max(self.settings.wait_seconds, min(told, least))
 
     def _note_listing(self, available: bool) -> None:
         """Notes since when the coordinator knows that the node takes no new jobs."""

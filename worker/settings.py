@@ -39,8 +39,8 @@ class WorkerSettings(NodeSettings):
         device: device the engine computes on.
         tensor_parallel: devices over which each layer is divided; engines that can only.
         pipeline_parallel: groups of such devices through which the layers go in turn; engines that can only.
-        wait_seconds: how long one request for assignments may wait for an answer.
-        heartbeat_seconds: time between heartbeats.
+        wait_seconds: how long one request for assignments may wait for an answer, unless the coordinator says.
+        heartbeat_seconds: time between heartbeats, unless the coordinator says.
         drain_seconds: longest time after SIGTERM to hand in the jobs it has; 0 ends it after the current step.
         quiet_hours: hours of the day in this machine's time in which to take no new jobs, such as 22:00-06:00.
         weights_mib_per_second: most MiB a second to receive of weights, at least 1; 0 for no cap.

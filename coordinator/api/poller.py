@@ -1,14 +1,17 @@
-"""Wakes requests that wait for assignments when a round was opened; all of them share one poll of the database."""
+"""Wakes requests that wait for assignments when their node gets some; all of them share one poll of the database."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
 
 from sqlmodel import col, select
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.store import Store
-from coordinator.tables import RoundRow
+from coordinator.tables import ListingRow, RoundRow
+from protocol.chain.structs import State
 from protocol.errors import Unavailable
 
 POLL_SECONDS = 0.05
@@ -16,7 +19,7 @@ POLL_SECONDS = 0.05
 
 
 class Poller:
-    """Wakes waiting requests when the newest round changes. Polls only while requests wait.
+    """Wakes the waiting requests of listed nodes when the newest round changes. Polls only while requests wait.
 
     ``turn`` counts those changes. A request notes it before it asks the database, so that it does not wait for a round
     that was opened meanwhile.
@@ -26,47 +29,63 @@ class Poller:
         self._store = store
         self.turn = 0
         self.ended = False
-        self._moved: asyncio.Future[None] | None = None
+        self._waiting: defaultdict[int, set[asyncio.Future[None]]] = defaultdict(set)
         self._polling: asyncio.Task[None] | None = None
         self._state: int | None = None
         self._newest: tuple[int, bytes] | None = None
 
-    async def wait(self, turn: int, seconds: float) -> None:
-        """Returns once a round was opened after ``turn``, or after ``seconds``."""
+    async def wait(self, node: int, turn: int, seconds: float) -> None:
+        """Returns once a round was opened after ``turn`` while the node is listed in an open one, or ``seconds`` later.
+
+        If one was opened before the wait begins, it returns at once, whoever is listed.
+        """
         if turn != self.turn:
             return
-        if self._moved is None or self._moved.done():
-            self._moved = asyncio.get_running_loop().create_future()
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting[node].add(woken)
         if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll(self._moved))
-        await asyncio.wait({self._moved}, timeout=seconds)
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            await asyncio.wait({woken}, timeout=seconds)
+        finally:
+            self._waiting[node].discard(woken)
+            if not self._waiting[node]:
+                del self._waiting[node]
 
     def end(self) -> None:
         """Has every waiting request answer now, and those to come at once: the server ends."""
         self.ended = True
-        if self._moved is not None and not self._moved.done():
-            self._moved.set_result(None)
+        self._wake(list(self._waiting))
 
-    async def _poll(self, moved: asyncio.Future[None]) -> None:
+    def _wake(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            for woken in self._waiting.get(node, ()):
+                if not woken.done():
+                    woken.set_result(None)
+
+    async def _poll(self) -> None:
         try:
-            while not moved.done():
+            while self._waiting:
                 await asyncio.sleep(POLL_SECONDS)
                 state = self._store.state()
                 if state == self._state:
                     continue
                 self._state = state
-                newest = await run_in_threadpool(self._newest_round)
+                newest, listed = await run_in_threadpool(self._news)
                 if newest != self._newest:
                     self._newest = newest
                     self.turn += 1
-                    break
+                    self._wake(listed)
         except Unavailable:
-            pass  # the waiting requests ask the database next and report the error themselves
-        finally:
-            if not moved.done():
-                moved.set_result(None)
+            self._wake(list(self._waiting))  # they ask the database next and report the error themselves
 
-    def _newest_round(self) -> tuple[int, bytes] | None:
+    def _news(self) -> tuple[tuple[int, bytes] | None, list[int]]:
+        """Returns the newest round with its beacon, and the nodes listed in open rounds where it is another."""
         with self._store.reading() as session:
             row = session.exec(select(RoundRow.id, RoundRow.beacon).order_by(col(RoundRow.id).desc()).limit(1)).first()
-            return None if row is None else (row[0], row[1])
+            newest = None if row is None else (row[0], row[1])
+            if newest == self._newest:
+                return newest, []
+            open_rounds = select(RoundRow.id).where(RoundRow.state == State.OPEN)
+            listed = session.exec(select(ListingRow.node).where(col(ListingRow.round).in_(open_rounds)).distinct())
+            return newest, list(listed)

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 
 from coordinator.api.bodies import NO_BODY, check_length, mismatch
 from coordinator.api.gate import Admission, Caller
-from coordinator.api.openapi import BLOB, JSON, PARQUET, TEXT, answers_file, signed_by_node
+from coordinator.api.openapi import BLOB, JSON, PARQUET, answers_file, signed_by_node
 from coordinator.api.refusals import forbidden, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
@@ -94,7 +94,7 @@ async def assignments(
         left = until - time.monotonic()
         if found.rounds or left <= 0 or service.poller.ended:
             return found
-        await service.poller.wait(turn, left)
+        await service.poller.wait(node, turn, left)
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))

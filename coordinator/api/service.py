@@ -25,6 +25,7 @@ from coordinator.blobs import KeptBlobs
 from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
+from coordinator.driver.rhythm import heartbeat_seconds, lease_of, wait_of
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store, upsert
@@ -113,7 +114,8 @@ class CoordinatorService:
         leased = self._leased(run, now)
         with self._store.reading() as session:
             limits = self._limits(session, run)
-            return status.status(session, run, leased, self.settings.lease_seconds, limits, now, details)
+            lease = lease_of(self.settings.lease_seconds, len(leased))
+            return status.status(session, run, leased, lease, limits, now, details)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
@@ -145,15 +147,20 @@ class CoordinatorService:
 
     def heartbeat(self, run: int, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Renews the node's lease in the run, stores the heartbeat, and returns the node's state."""
-        now = time.time()
-        self._leases[run].grant(heartbeat.node, now + self.settings.lease_seconds if heartbeat.available else now)
+        now, leases = time.time(), self._leases[run]
+        nodes = leases.count()
+        leases.grant(heartbeat.node, now + lease_of(self.settings.lease_seconds, nodes) if heartbeat.available else now)
         self._store_heartbeat(heartbeat, now)
-        if not heartbeat.available:
-            return api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
-        leased = self._leases[run].held(now)
-        with self._store.reading() as session:
-            limits = self._limits(session, run)
-            return status.heartbeat_reply(session, run, heartbeat.node, leased, limits, now)
+        if heartbeat.available:
+            with self._store.reading() as session:
+                limits = self._limits(session, run)
+                reply = status.heartbeat_reply(session, run, heartbeat.node, limits, now)
+        else:
+            reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
+        if heartbeat.offer is None:  # earlier versions make no offers, and refuse an answer with more than they know
+            return reply
+        told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
+        return reply.model_copy(update=told)
 
     def _limits(self, session: Session, run: int) -> ListingLimits | None:
         """Returns the listing limits under the run's present rules; None while those are unknown."""

@@ -66,14 +66,17 @@ def status(
 
 
 def heartbeat_reply(
-    session: Session, run_id: int, node_id: int, leased: frozenset[int], limits: ListingLimits | None, now: float
+    session: Session, run_id: int, node_id: int, limits: ListingLimits | None, now: float
 ) -> HeartbeatReply:
-    """Returns the state of a node that just sent a heartbeat, with the reason if it is not listed."""
+    """Returns the state of a node that just sent a heartbeat, with the reason if it is not listed.
+
+    It reads of this node alone: every node asks several times a minute.
+    """
     run, node = session.get(tables.RunRow, run_id), session.get(tables.NodeRow, node_id)
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
     member = session.get(tables.MemberRow, (run_id, node_id))
-    candidate = candidate_of(node, member, run, off_chain(session, run_id, leased, now, node_id), limits.needs, now)
+    candidate = candidate_of(node, member, run, off_chain(session, run_id, (node_id,), now, node_id), limits.needs, now)
     reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
     listable = reason is None or candidate.free <= 0
     return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])

@@ -165,12 +165,16 @@ class Heartbeat(Body):
 
 
 class HeartbeatReply(Body):
-    """The coordinator's view of the node, with one sentence per obstacle to being listed."""
+    """The coordinator's view of the node, with one sentence per obstacle to being listed.
+
+    ``heartbeat_seconds`` is the time until its next heartbeat, ``wait_seconds`` how long its requests for assignments
+    may wait, unless nodes choose it. They are in the answer to a heartbeat with an offer.
+    """
 
     state: NodeState
     reasons: list[Text] = []
-    heartbeat_seconds: float | None = None
-    wait_seconds: float | None = None
+    heartbeat_seconds: Annotated[float, Field(ge=1, le=600)] | None = None
+    wait_seconds: Annotated[float, Field(ge=0, le=600)] | None = None
 
 
 class Assignment(Body):
