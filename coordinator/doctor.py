@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -14,8 +15,9 @@ from coordinator.api.precheck import PrecheckQueue
 from coordinator.blobs import INCOMING, KeptBlobs
 from coordinator.driver.leases import Leases
 from coordinator.driver.wiring import checked_run, coming_rules, read_rules
-from coordinator.settings import CoordinatorSettings
+from coordinator.settings import CoordinatorSettings, WebhookSettings
 from coordinator.store import look_at
+from coordinator.webhooks.sender import read_secret
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
@@ -34,6 +36,10 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
             Examination("database", lambda: _database(settings), "check ASSIZE_COORDINATOR_DATABASE_URL"),
             Examination("redis", lambda: _redis(settings), "check ASSIZE_COORDINATOR_REDIS_URL"),
             Examination("store", lambda: examine_store(settings), "check ASSIZE_COORDINATOR_OBJECTS, credentials"),
+            *(
+                Examination("webhook", partial(_webhook, each), "check [[coordinator.webhooks]]")
+                for each in settings.webhooks
+            ),
         )
     )
 
@@ -42,6 +48,11 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
         return (*of_runs, gas(chain, key))
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
+
+
+def _webhook(webhook: WebhookSettings) -> str:
+    read_secret(webhook.secret_file)
+    return f"{webhook.shown} has its secret; try it with `assize coordinator webhooks --test`"
 
 
 def _database(settings: CoordinatorSettings) -> str:

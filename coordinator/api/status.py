@@ -14,7 +14,7 @@ from coordinator.api.refusals import missing
 from coordinator.driver.candidates import candidate_of
 from coordinator.driver.control import hold_sentence
 from coordinator.driver.off_chain import OffChain, off_chain
-from coordinator.driver.selection import ListingLimits, exclusion_reason
+from coordinator.driver.selection import AT_CAPACITY, ListingLimits, exclusion_reason
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
 
@@ -78,7 +78,7 @@ def heartbeat_reply(
     member = session.get(tables.MemberRow, (run_id, node_id))
     candidate = candidate_of(node, member, run, off_chain(session, run_id, (node_id,), now, node_id), limits.needs, now)
     reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
-    listable = reason is None or candidate.free <= 0
+    listable = reason in (None, AT_CAPACITY)
     return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])
 
 

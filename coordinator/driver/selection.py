@@ -14,6 +14,10 @@ GOLDEN = 0x9E3779B97F4A7C15
 """The golden ratio's fraction in units of 2**-64: its multiples are spread evenly, however many are taken."""
 
 
+AT_CAPACITY = "is at capacity"
+"""Reason of a node that has all the jobs that it may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A worker that may be listed.
@@ -87,7 +91,7 @@ def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -
             f"evidence {candidate.neglect:.1f}, the bound is {limits.neglect_bound:.1f}"
         )
     if candidate.free <= 0:
-        return "is at capacity"
+        return AT_CAPACITY
     return None
 
 

@@ -39,7 +39,7 @@ STAGES = (
     ("weights", ("relay", "trainer")),
     ("the other nodes", ("worker-2", "validator-2", "validator-3")),
 )
-"""What is restarted with the new code, in this order, with versions made after each; the cheat has it from the start."""
+"""What is restarted with the new code, in this order, versions being made after each. The cheat is new."""
 
 
 class Rolling(Interposed):
