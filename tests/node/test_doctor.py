@@ -71,9 +71,19 @@ def test_a_coordinator_that_can_drive_passes_and_what_is_wrong_is_told_apart(far
     settings = farm.settings.model_copy(update=keyed(farm, tmp_path, "coordinator", farm.swarm.coordinator))
     results = by_name(coordinator_doctor(settings))
     assert failed(results) == set(), results
-    assert {"disk", "key", "database", "redis", "chain", "clock", "coordinator", "rules", "escrow", "gas"} == set(
-        results
-    )
+    assert {
+        "disk",
+        "key",
+        "database",
+        "redis",
+        "store",
+        "chain",
+        "clock",
+        "coordinator",
+        "rules",
+        "escrow",
+        "gas",
+    } == set(results)
     silent = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{free_port()}/0"})
     assert failed(by_name(coordinator_doctor(silent))) == {"redis"}
     other = settings.model_copy(update=keyed(farm, tmp_path, "worker", farm.party.key))
