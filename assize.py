@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
     "zoo": ("deploy.zoo.commands", "app", "Put a cheating worker of your own before the judge."),
+    "health": ("protocol.node.commands.health", "health", "Check that one service runs, for supervisors."),
     "version": ("ledger.commands.version", "version", "Print the version and the hash of the explorer's check."),
     "completion": ("protocol.node.commands.completion", "completion", "Print a script for completion in a shell."),
 }
