@@ -43,7 +43,7 @@ from validator.records.record import SettledRound, ratios_of
 from validator.reporting import judging_words, seats_now, waiting_words
 from validator.rounds import FollowedRound, Rounds
 from validator.sampling import Sampling
-from validator.schedule import Step, must_decide, next_step, overdue_step
+from validator.schedule import Step, must_decide, next_step, overdue_step, owes_vote
 from validator.service_record import ServiceRecord
 
 log = structlog.get_logger()
@@ -113,8 +113,29 @@ class Validator:
         self._not_before: dict[str, float] = {}
         self._replayed: defaultdict[tuple[int, bytes], _Replaying] = defaultdict(_Replaying)
         self._overdue_since: dict[tuple[int, Step], float] = {}
+        self._draining: set[VoteKey] | None = None
         self.activity, self._record = Activity(), ServiceRecord(node)
         self.activity.note(node=node)
+
+    def drain(self) -> None:
+        """Has it vote in the seats it has now, and take no others: those drawn later wait for the next start.
+
+        Rounds overlap, so that it would otherwise never be without one.
+        """
+        self._draining = {_vote_key(one) for one in self._owed()}
+        log.info("seats_to_end", rounds=sorted(key.round for key in self._draining))
+
+    def drained(self) -> bool:
+        """Returns whether a drain is done: no seat that it had when it began still waits for its vote."""
+        return self._draining is not None and not self._draining & {_vote_key(one) for one in self._owed()}
+
+    def _owed(self) -> list[FollowedRound]:
+        return [one for one in self._rounds.live.values() if owes_vote(one, self._node, self._clock.now())]
+
+    def _step_of(self, followed: FollowedRound) -> Step:
+        if self._draining is not None and _vote_key(followed) not in self._draining:
+            return Step.NOTHING
+        return next_step(followed, self._node, followed.certain(self._node), self._clock.now())
 
     def tick(self) -> bool:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
@@ -122,7 +143,7 @@ class Validator:
         followed = self._follow()
         self._runs.serve(self._rounds.served_by(self._node), self._rounds.runs)
         live = list(self._rounds.live.values())
-        steps = [(one, next_step(one, self._node, one.certain(self._node), self._clock.now())) for one in live]
+        steps = [(one, self._step_of(one)) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
         ready = [round_ for round_ in rounds if round_ is not None]
         self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
@@ -133,7 +154,7 @@ class Validator:
             self.activity.doing("judging", unjudged)
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
-        sampled = [] if replays else self._sample(live, ready)
+        sampled = [] if replays or self._draining is not None else self._sample(live, ready)
         for one, due in steps:
             if due is Step.COMMIT:
                 self._commit(one)

@@ -17,7 +17,7 @@ from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.commands.doctor import node_of
-from protocol.node.daemon import Daemon
+from protocol.node.daemon import Daemon, DrainPlan
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.tensor.kernels import load_kernels
 from protocol.transport.blobs import BlobStores
@@ -159,5 +159,10 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
             part.close()
 
     health = settings.state_dir / HEALTH_FILE
-    interval = settings.interval_seconds
-    return Daemon("validator", validator.tick, interval, health, close=close, activity=validator.activity)
+    drain = DrainPlan(validator.drain, validator.drained, settings.drain_seconds)
+    return Daemon(
+        *("validator", validator.tick, settings.interval_seconds, health),
+        close=close,
+        activity=validator.activity,
+        drain=drain,
+    )
