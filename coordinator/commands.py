@@ -41,6 +41,7 @@ def serve(env_file: EnvFile = None) -> None:
     store = Store(settings.database)
     keep_rules(store, rules)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
+    structlog.get_logger().info("tables", found=store.migrated)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
     run_server(create_app(service), listener, grace_seconds=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, delete, select
 
@@ -99,5 +99,10 @@ def _node_of(session: Session, key: str) -> Caller:
 
 
 def forget_nonces(session: Session, now: int) -> None:
-    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds)."""
-    session.exec(delete(NonceRow).where(col(NonceRow.deadline) < now - 1))
+    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds).
+
+    Those that another process is deleting are left to it: two that wait for one another's rows would never end.
+    """
+    key = tuple_(col(NonceRow.address), col(NonceRow.nonce))
+    over = select(NonceRow.address, NonceRow.nonce).where(col(NonceRow.deadline) < now - 1)
+    session.exec(delete(NonceRow).where(key.in_(over.with_for_update(skip_locked=True))))

@@ -14,7 +14,7 @@ from sqlmodel import Session, func, select
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import NotHeld, conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
-from coordinator.store import Store
+from coordinator.store import Store, take_turn, upsert
 from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, SubmittedRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
@@ -26,7 +26,9 @@ from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
 
 MOST_UPLOADS = 4
-"""Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk."""
+"""Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk.
+
+Uploads at the same moment may pass it by as many as are stored at once."""
 
 MOST_BUNDLES = 4
 """Most different bundles of evidence of one seat. A juror votes for one, and may have judged again before."""
@@ -93,7 +95,7 @@ class Intake:
         self._artifacts.put(root, head.packed + data)
         upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
         with self._store.writing() as session:
-            session.merge(upload)
+            upsert(session, [upload])
         return root
 
     def check_restoring(self, caller: Caller, round_id: int, job: int) -> None:
@@ -115,7 +117,7 @@ class Intake:
             head, _ = parse_blob(data, root)
         self._artifacts.put(root, data)
         with self._store.writing() as session:
-            session.merge(UploadRow(round=round_id, job=job, root=root, node=node, size=head.size))
+            upsert(session, [UploadRow(round=round_id, job=job, root=root, node=node, size=head.size)])
         return root, head.size
 
     def _submitted(self, round_id: int, job: int) -> tuple[bytes, int]:
@@ -177,6 +179,7 @@ class Intake:
             leaves = unpack_leaves(claim.leaves)
         self._check_claim(caller, claim)
         with self._store.writing() as session:
+            take_turn(session, "claims", round_id, claim.node)  # two claims at once may name the same jobs
             if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
                 round_ = self._open_round(session, round_id)
                 self._check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
@@ -218,7 +221,7 @@ class Intake:
             _check_bundles(session, row)
         self._evidence.put(root, data)
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
     def find_evidence(self, root: bytes) -> Path:
         """Returns the file of evidence, once committing has ended: votes cannot be copied. Raises ``Refused``."""

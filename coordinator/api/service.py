@@ -21,7 +21,7 @@ from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
@@ -154,7 +154,7 @@ class CoordinatorService:
         if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
     def assignments(self, node: int) -> api.Assignments:
         """Returns the rounds that wait for the node's work."""

@@ -24,7 +24,7 @@ from coordinator.driver.pacing import (
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
 from protocol.chain.structs import most_reserved
 from protocol.chain.writing import calls
@@ -136,7 +136,7 @@ class RoundOpener:
         if waiting:
             log.info("opening_waits", why=waiting)
         with self._store.writing() as session:
-            session.merge(OpeningStatusRow(run=self._settings.run, waiting=waiting))
+            upsert(session, [OpeningStatusRow(run=self._settings.run, waiting=waiting)])
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:

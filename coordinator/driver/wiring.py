@@ -14,7 +14,7 @@ from coordinator.driver.opener import RoundOpener
 from coordinator.driver.schedule import BatchingDelays
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import RulesRow
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
@@ -57,6 +57,7 @@ class DriverProcess:
         rules = read_rules(settings, run)
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         self._store = Store(settings.database)
+        log.info("tables", found=self._store.migrated)
         keep_rules(self._store, rules)
         self._leases = Leases(settings.redis_url, settings.run)
         self._leases.held(time.time())
@@ -147,4 +148,4 @@ def keep_rules(store: Store, rules: Rules) -> None:
     """Stores the rules, to be served by hash."""
     body = encode_rules(rules)
     with store.writing() as session:
-        session.merge(RulesRow(hash=rules_hash(body), body=body))
+        upsert(session, [RulesRow(hash=rules_hash(body), body=body)])
