@@ -66,7 +66,9 @@ def helps(programs: Path, folder: str, words: tuple[str, ...]) -> bool:
 def place_of(programs: Path, folder: str, package: str) -> Path:
     """Returns the file or folder that a package is imported from."""
     words = (programs / "python", "-c", f"import {package} as p; print(getattr(p, '__file__', None) or p.__path__[0])")
-    return Path(subprocess.run(words, cwd=folder, env=bare(), capture_output=True, text=True, check=True).stdout.strip())
+    return Path(
+        subprocess.run(words, cwd=folder, env=bare(), capture_output=True, text=True, check=True).stdout.strip()
+    )
 
 
 def bare() -> dict[str, str]:
