@@ -70,7 +70,7 @@ def command(words: Sequence[str]) -> click.Command:
     found: Any = typer.main.get_command(front_door(words))
     rest = list(words)
     while hasattr(found, "commands"):
-        assert rest and rest[0] in found.commands, f"assize {shlex.join(words)}"
+        assert set(rest[:1]) & set(found.commands), f"assize {shlex.join(words)}"
         found = found.commands[rest.pop(0)]
     _, left, _ = found.make_parser(found.context_class(found)).parse_args(rest)
     assert left == [], f"assize {shlex.join(words)}"
@@ -114,10 +114,9 @@ def test_images_install_extras_that_exist_and_nothing_unpinned() -> None:
 def test_an_image_runs_a_command_that_exists_as_a_number_without_tools_that_build(target: str) -> None:
     steps = [*STAGES["role"], *STAGES[target]]
     last = dict(steps)
-    start = json.loads(last["CMD"])
-    command(start[1:] if json.loads(last["ENTRYPOINT"]) == [] else start)
     assert last["USER"] == "10001:10001"
     if target != "demo":
+        command(json.loads(last["CMD"]))
         command(json.loads(last["HEALTHCHECK"].partition("CMD ")[2])[1:])
         assert not any(tool in rest for word, rest in STAGES[target] if word == "RUN" for tool in ("apt", "pip", "gcc"))
     variables = re.findall(r"(ASSIZE_[A-Z_]+)=", " ".join(rest for word, rest in steps if word == "ENV"))
