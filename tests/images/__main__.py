@@ -95,7 +95,9 @@ def main() -> int:
             print(f"assize: {program} not found: apt-get install --no-install-recommends buildah debootstrap")
             return 2
     began = time.monotonic()
-    images = [build(target) for target in (*ROLES, "demo") if only in (None, target)]
+    targets = [target for target in (*ROLES, "demo") if only in (None, target)]
+    subprocess.run((ROOT / "deploy" / "images" / "build", "--wheels", *targets), check=True)
+    images = [build(target) for target in targets]
     if not any(each.failed for each in images) and only in (None, "demo"):
         try_live(images)
     rows: list[dict[str, Any]] = [
