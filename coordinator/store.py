@@ -7,15 +7,17 @@ otherwise fail half-way because another one wrote in between.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, SQLModel, func, select
 
-from coordinator.migrations import migrate
+from coordinator.migrations import migrate, state_of
 from protocol.errors import Misconfigured, Unavailable
 from protocol.sql import Turn, answering, open_engine, upserting
 
@@ -25,6 +27,9 @@ BUSY_SECONDS = 5.0
 
 TURN_SECONDS = 60.0
 """Longest wait of a thread for the writes of others to SQLite."""
+
+IDLE_SECONDS = 5
+"""Longest pause in a transaction that is checked, after which PostgreSQL ends it."""
 
 NAME, PRAGMAS = "the coordinator's database", ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
@@ -39,14 +44,12 @@ class Store:
             Misconfigured: the URL cannot be used at all, or the tables are those of another version.
             Unavailable: the database does not answer.
         """
-        try:
-            self._engine = open_engine(url, BUSY_SECONDS, PRAGMAS)
-            self._writer = self._engine.execution_options(writes=True)
-            # In SQLite a transaction is a snapshot anyway.
-            snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
-            self._reader = self._engine.execution_options(**snapshot)
-        except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise Misconfigured(f"database_url cannot be used: {error}") from error
+        self._engine = _engine(url)
+        self._writer = self._engine.execution_options(writes=True)
+        # In SQLite a transaction is a snapshot anyway.
+        snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+        self._reader = self._engine.execution_options(**snapshot)
+        self._check: Callable[[Session], None] | None = None
         self._glances = itertools.count()
         # Other databases let writers wait for the rows that they share.
         self._turn = Turn(NAME, TURN_SECONDS) if self._engine.dialect.name == "sqlite" else None
@@ -70,7 +73,23 @@ class Store:
         """A session that is committed, durably, when the block ends, or not at all. Raises ``Unavailable``."""
         turn = answering(NAME) if self._turn is None else self._turn.taken()
         with turn, Session(self._writer, expire_on_commit=False) as session, session.begin():
+            if self._check is None:
+                yield session
+                return
+            if session.get_bind().dialect.name == "postgresql":
+                session.connection().execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"))
             yield session
+            session.flush()
+            self._check(session)
+
+    def checked_by(self, check: Callable[[Session], None]) -> Store:
+        """Returns this store with a ``check`` that ends each writing transaction: what it raises undoes that.
+
+        Such a transaction may not pause for long either: a process that is stopped in it must not keep others waiting.
+        """
+        checked = copy.copy(self)
+        checked._check = check
+        return checked
 
     def state(self) -> int:
         """A number that changes with every commit, by whichever process, at a fraction of a query's cost.
@@ -90,6 +109,23 @@ class Store:
         if self._glance is not None:
             self._glance.close()
         self._engine.dispose()
+
+
+def look_at(url: str) -> str:
+    """Says at which revision a database is, and changes nothing in it; raises as ``Store`` does."""
+    engine = _engine(url)
+    try:
+        with answering(NAME), engine.connect() as connection:
+            return state_of(connection)
+    finally:
+        engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return open_engine(url, BUSY_SECONDS, PRAGMAS)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise Misconfigured(f"database_url cannot be used: {error}") from error
 
 
 def take_turn(session: Session, *key: int | str) -> None:

@@ -67,6 +67,14 @@ def migrate(engine: Engine, metadata: MetaData) -> str:
     return f"{done}, " + (f"upgraded from {', '.join(before) or 'before 0001'}" if had_tables else "made anew")
 
 
+def state_of(connection: Connection) -> str:
+    """Says at which revision a database is, and what ``migrate`` would do; raises ``Misconfigured`` as that does."""
+    held = revisions_of(connection)
+    if set(held) == set(newest()):
+        return f"at revision {', '.join(held)}"
+    return f"at revision {', '.join(held) or 'none'}; the start of a process brings it to {', '.join(newest())}"
+
+
 def revisions_of(connection: Connection) -> tuple[str, ...]:
     """Returns the revisions that a database is at; none for one that has no tables, or older ones.
 
@@ -90,8 +98,10 @@ def newest() -> tuple[str, ...]:
 def check(connection: Connection, metadata: MetaData, exactly: bool = False) -> None:
     """Raises ``Misconfigured`` if a table lacks columns of ``metadata``; if ``exactly``, also if it has others."""
     held = inspect(connection)
+    names = held.get_table_names()
     for table in metadata.sorted_tables:
-        columns, expected = {each["name"] for each in held.get_columns(table.name)}, set(table.columns.keys())
+        there = held.get_columns(table.name) if table.name in names else []
+        columns, expected = {each["name"] for each in there}, set(table.columns.keys())
         if not columns >= expected or (exactly and columns != expected):
             raise Misconfigured(
                 f"the coordinator's database belongs to another revision of Assize, its table {table.name!r} has other "

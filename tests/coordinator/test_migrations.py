@@ -15,7 +15,7 @@ from sqlmodel import SQLModel
 
 from coordinator.migrations import newest
 from coordinator.migrations.versions.r0001_first_tables import TABLES
-from coordinator.store import Store
+from coordinator.store import Store, look_at
 from coordinator.tables import RulesRow
 from protocol.errors import Misconfigured
 from tests.postgresql import new_database
@@ -30,10 +30,12 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_an_empty_database_gets_the_tables_that_this_version_reads_and_writes(database: str) -> None:
+    for _ in range(2):  # a look changes nothing
+        assert look_at(database) == f"at revision none; the start of a process brings it to {', '.join(newest())}"
     with closing(Store(database)) as store:
         assert store.migrated == f"at revision {', '.join(newest())}, made anew"
     with closing(Store(database)) as again:
-        assert again.migrated == f"at revision {', '.join(newest())}"
+        assert again.migrated == look_at(database) == f"at revision {', '.join(newest())}"
     engine = create_engine(database)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection)
@@ -74,7 +76,7 @@ def test_a_database_of_a_newer_version_is_refused_in_one_sentence(database: str)
     Store(database).close()
     engine = create_engine(database)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('9999')"))
     with pytest.raises(Misconfigured, match=r"^the coordinator's database is at revision 9999, this version .* update"):
         Store(database)
     engine.dispose()
