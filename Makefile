@@ -218,7 +218,9 @@ wheel: .venv/.localnet $(EXPLORER)
 	@$(BIN)/pip wheel -q --no-deps -w dist .
 	@$(BIN)/python -m tests.images.wheel
 
-images: wheel manifests contracts/node_modules/.stamp
+images:
+	@deploy/images/build --programs
+	@$(MAKE) --no-print-directory wheel manifests contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.images $(if $(IMAGE),--only $(IMAGE))
 
 manifests: .venv/.test .venv/manifests/.stamp
