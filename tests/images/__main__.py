@@ -145,7 +145,7 @@ def build(target: str, as_built: bool) -> Image:
         helped = run(f"assize {part} --help")
         image.note("help", "Usage: assize" in helped.stdout, helped.stderr)
         writes = set(run("find / -xdev -type d -writable 2>/dev/null").stdout.split())
-        more = {each for each in writes if not each.startswith(("/proc", "/sys", "/dev"))} - WRITABLE
+        more = {each for each in writes if not each.startswith(("/proc", "/sys", "/dev"))} - WRITABLE - {str(DEMO)}
         image.note("read-only", not more, ", ".join(sorted(more)))
         tools = run(f"command -v {' '.join(BUILDERS)}").stdout.split()
         image.note("no tools", target == "demo" or not tools, " ".join(tools))
