@@ -15,7 +15,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-update test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
@@ -60,6 +60,9 @@ help:
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
 	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
+	@echo "make wheel           the wheel in dist/, tried in an empty environment: every command's help"
+	@echo "make images          an image a role, built by buildah and tried; make demo STEPS=5 in one   (IMAGE=relay)"
+	@echo "make manifests       compose file, Kubernetes manifests and systemd units, by their own tools"
 	@echo "make lines           lines of product code, beside those of an earlier revision   (SINCE=a80c2cf)"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
@@ -217,6 +220,20 @@ contracts-mutants: contracts/node_modules/.stamp
 contracts-slither: .venv/audit/.stamp contracts/node_modules/.stamp
 	@contracts/slither
 
+# A stale copy of an earlier build would go into the wheel.
+wheel: .venv/.localnet $(EXPLORER)
+	@rm -rf build dist
+	@$(BIN)/pip wheel -q --no-deps -w dist .
+	@$(BIN)/python -m tests.images.wheel
+
+images:
+	@deploy/images/build --programs
+	@$(MAKE) --no-print-directory wheel manifests contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.images $(if $(IMAGE),--only $(IMAGE))
+
+manifests: .venv/.test .venv/manifests/.stamp
+	@$(BIN)/python -m tests.images.manifests
+
 lines: .venv/.test
 	@$(BIN)/python -m tests.lines $(SINCE)
 
@@ -298,6 +315,11 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	.venv/shardcast/bin/pip install -q -r tests/bench/shardcast/requirements.txt
 	@touch $@
 
+.venv/manifests/.stamp: tests/images/requirements.txt | .venv/bin/python
+	$(PYTHON) -m venv .venv/manifests
+	.venv/manifests/bin/pip install -q -r tests/images/requirements.txt
+	@touch $@
+
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/pip install -q -r contracts/slither-requirements.txt
@@ -328,4 +350,4 @@ $(EXPLORER): .venv/explorer/.stamp ledger/explorer/browser/build $(BUNDLED)
 	@touch $@
 
 clean:
-	rm -rf .venv .localnet contracts/node_modules contracts/out contracts/cache ledger/explorer/static/built
+	rm -rf .venv .localnet .images dist build contracts/node_modules contracts/out contracts/cache ledger/explorer/static/built

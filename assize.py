@@ -40,6 +40,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "zoo": ("deploy.zoo.commands", "app", "Put a cheating worker of your own before the judge."),
     "doctor": ("protocol.node.commands.examining", "doctor", "Examine every role that is set up here."),
     "support": ("protocol.node.commands.support", "app", "Pack what somebody who helps needs to see, without secrets."),
+    "health": ("protocol.node.commands.health", "health", "Check that one service runs, for supervisors."),
     "version": ("ledger.commands.version", "version", "Print the version and the hash of the explorer's check."),
     "update": ("protocol.node.updating.command", "update", "Install another version, with no round lost on the way."),
     "completion": ("protocol.node.commands.completion", "completion", "Print a script for completion in a shell."),

@@ -73,8 +73,8 @@ class Activity:
             }
 
 
-def read_health(state_dir: Path, service: str) -> dict[str, Any]:
-    """Returns the health file of a daemon of ``service``.
+def read_health(state_dir: Path, service: str | None = None) -> dict[str, Any]:
+    """Returns the health file of a daemon of ``service``, or of any.
 
     Raises:
         Unavailable: it has not written one yet, or only half of one.
@@ -85,13 +85,14 @@ def read_health(state_dir: Path, service: str) -> dict[str, Any]:
         state = json.loads(path.read_bytes())
     except OSError as error:
         raise Unavailable(
-            f"no {service} has run with the state folder {state_dir}: {path.name} is not there"
+            f"no {service or 'daemon'} has run with the state folder {state_dir}: {path.name} is not there"
         ) from error
     except ValueError as error:
         raise Unavailable(f"{path} is not a health file") from error
-    if not isinstance(state, dict) or state.get("daemon") != service:
-        raise Misconfigured(f"{state_dir} is not the state folder of a {service}: name another")
-    return state
+    daemon = state.get("daemon") if isinstance(state, dict) else None
+    if daemon is None or service not in (None, daemon):
+        raise Misconfigured(f"{state_dir} is not the state folder of a {service or 'daemon'}: name another")
+    return dict(state)
 
 
 def duty_cycle(seconds: dict[str, float]) -> float | None:
