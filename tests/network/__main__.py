@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tests.network.ground import forbidden, ground, missing_programs
 from tests.network.market import HOSTS, Market
@@ -28,6 +29,7 @@ class Outcome:
     slashed: int
     connections: int
     connections_lost: int
+    typed_again: int
 
 
 def main() -> int:
@@ -35,6 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--versions", type=int, default=10)
     parser.add_argument("--plain", action="store_true", help="plain processes, as where namespaces are forbidden")
+    parser.add_argument("--model", type=Path, help="a model to start from, in place of one that is made")
     given = parser.parse_args()
     separate = not given.plain
     if separate and (packages := missing_programs()):
@@ -48,34 +51,35 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     began = time.monotonic()
-    outcome = run(given.versions, separate, began)
+    outcome = run(given.versions, separate, began, given.model)
     print(json.dumps(asdict(outcome)))
     fine = outcome.versions >= given.versions and outcome.audit == "ok" and outcome.slashed > 0
     return 0 if fine and outcome.shared_paths == 0 else 1
 
 
-def run(versions: int, separate: bool, began: float) -> Outcome:
+def run(versions: int, separate: bool, began: float, model: Path | None) -> Outcome:
     """Runs the market to its last version, and audits it."""
     say = clocked(began)
     with ground(lambda prefix: Plan(HOSTS, prefix), separate) as laid, ExitStack() as opened:
         count = Count(say)
-        market = Market(laid, opened, count, versions)
+        market = Market(laid, opened, count, versions, model)
         market.start()
         published, slashed = market.watch()
         audit = market.audit()
         market.look()
         for path in market.sharing.paths():
             say(f"shared: {path}")
-        figures = laid.counts()
+        figures, again = laid.counts(), sum(person.typed_again for person in market.people.values())
         return Outcome(
             published,
             audit,
             len(market.sharing.paths()),
-            count.typed,
+            count.typed + again,
             round(time.monotonic() - began, 1),
             slashed,
             figures.get("connections", 0),
             figures.get("lost", 0),
+            again,
         )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from deploy.localnet.services import anvil_binary
@@ -46,8 +48,8 @@ ASK = "assize ledger slashes --json"
 class Market:
     """All people, and what they start and see."""
 
-    def __init__(self, ground: Ground, opened: ExitStack, count: Count, versions: int) -> None:
-        self.ground, self.count, self.versions = ground, count, versions
+    def __init__(self, ground: Ground, opened: ExitStack, count: Count, versions: int, model: Path | None) -> None:
+        self.ground, self.count, self.versions, self.ready_model = ground, count, versions, model
         words: Mapping[str, Mapping[str, str]] = {
             "vito": {"keystore vera": "keystore vito", "vera": "vito", "vito.example": "vera.example"},
             "chain": {"vera": "viola", "viola.example": "vera.example"},
@@ -61,17 +63,22 @@ class Market:
     def start(self) -> None:
         """Starts everything, in the order in which one role needs another."""
         rita = self.people["trainer"]
-        self.model = rita.begins(rita.says("trainer", THEIRS, 0), "model")
+        if self.ready_model is None:
+            making = rita.begins(rita.says("trainer", THEIRS, 0), "model")
+        else:
+            shutil.copytree(self.ready_model, rita.site.folder / "assize" / "my-model")
         self.start_chain()
         self.deploy()
         for name, person in self.people.items():
             if name != "chain":
                 person.receives(self.people["chain"], "addresses.json")
+        if self.ready_model is None:
+            making.waits_for("wrote the model", LONG_SECONDS)
         self.open_run()
-        for name in ("vera", "vito", "chain"):
-            self.join_validator(name)
         for name in ("vera", "vito"):
             self.start_relay(name)
+        for name in ("vera", "vito", "chain"):
+            self.join_validator(name)
         for name in ("alice", "bob", "mallory"):
             self.join_worker(name)
         chain = self.people["chain"]
@@ -110,7 +117,6 @@ class Market:
         carol, rita = self.people["coordinator"], self.people["trainer"]
         coordinator = self.give(carol.types(carol.says("coordinator", ALONE, 0)))
         self.give(rita.types(rita.says("trainer", THEIRS, 1)), 5)
-        self.model.waits_for("wrote the model", LONG_SECONDS)
         opens = rita.says("trainer", THEIRS, 2).replace("0x" + "11" * 20, coordinator)
         *before, up = opens.splitlines()
         rita.types("\n".join(before))
@@ -118,19 +124,18 @@ class Market:
         carol.types(carol.says("coordinator", ALONE, 1))
         rita.begins(up, "up", "up: run 1")
 
-    def join_validator(self, name: str) -> None:
-        """Makes a validator's wallet and has it join."""
+    def start_relay(self, name: str) -> None:
+        """Starts a relay."""
         person = self.people[name]
-        block = person.says("validator", OTHER, 0)
+        person.begins(person.says("coordinator", "A relay", 1), "relay", "relay of run 1")
+
+    def join_validator(self, name: str) -> None:
+        """Makes a validator's wallet and has it join, on a host whose profile may name the network already."""
+        person = self.people[name]
+        whole = person.says("validator", OTHER, 0)
+        block = "\n".join(line for line in whole.splitlines() if name == "chain" or "network add" not in line)
         self.give(person.types(block))
         person.begins(person.says("validator", OTHER, 1), "validator", "starting it")
-
-    def start_relay(self, name: str) -> None:
-        """Starts a relay beside a validator, whose profile has the network."""
-        person = self.people[name]
-        whole = person.says("coordinator", "A relay", 1)
-        block = "\n".join(line for line in whole.splitlines() if not line.startswith(("touch", "assize network")))
-        person.begins(block, "relay", "relay of run 1")
 
     def join_worker(self, name: str) -> None:
         """Makes a worker's wallet and has it join; mallory then starts a cheat in its place."""
