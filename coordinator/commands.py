@@ -11,6 +11,9 @@ from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
+UPLOAD_SECONDS = 30
+"""Longest that requests under way may take, uploads among them, once the API is told to end."""
+
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]
@@ -24,7 +27,7 @@ def serve(env_file: EnvFile = None) -> None:
 
     from coordinator.api.app import create_app
     from coordinator.api.service import CoordinatorService
-    from coordinator.driver.wiring import checked_run, keep_rules, read_rules
+    from coordinator.driver.wiring import checked_run, coming_rules, keep_rules, read_rules
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
     from protocol.chain.reading.client import Chain
@@ -39,11 +42,13 @@ def serve(env_file: EnvFile = None) -> None:
     rules = read_rules(settings, checked_run(chain, settings.run))
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
-    keep_rules(store, rules)
+    for each in (rules, coming_rules(settings)):
+        if each is not None:
+            keep_rules(store, each)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
-    run_server(create_app(service), listener, grace_seconds=2)
+    run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
 
 
 @app.command()

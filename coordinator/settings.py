@@ -17,6 +17,7 @@ class CoordinatorSettings(NodeSettings):
         rules: file with the run's rules; the hash of their canonical bytes is on chain.
         database_url: empty for SQLite under ``state_dir``.
         redis_url: Redis for leases and notifications.
+        coming_rules: file of the rules announced for the run, served before they are in effect, if any.
         host: address at which the API listens.
         port: port at which the API listens.
         relays: URLs of relays that serve checkpoints.
@@ -39,6 +40,7 @@ class CoordinatorSettings(NodeSettings):
 
     run: int = Field(ge=0, lt=1 << 63)
     rules: Path
+    coming_rules: Path | None = None
     database_url: str = ""
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -27,6 +27,7 @@ from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
 from protocol.node.activity import WAITING, Activity
+from protocol.node.release import behind
 from protocol.times import clock
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
@@ -43,7 +44,7 @@ from validator.records.record import SettledRound, ratios_of
 from validator.reporting import judging_words, seats_now, waiting_words
 from validator.rounds import FollowedRound, Rounds
 from validator.sampling import Sampling
-from validator.schedule import Step, must_decide, next_step, overdue_step
+from validator.schedule import Step, must_decide, next_step, overdue_step, owes_vote
 from validator.service_record import ServiceRecord
 
 log = structlog.get_logger()
@@ -113,16 +114,48 @@ class Validator:
         self._not_before: dict[str, float] = {}
         self._replayed: defaultdict[tuple[int, bytes], _Replaying] = defaultdict(_Replaying)
         self._overdue_since: dict[tuple[int, Step], float] = {}
+        self._served: tuple[int, ...] = ()
+        self._drains = False
+        self._draining: set[VoteKey] | None = None
         self.activity, self._record = Activity(), ServiceRecord(node)
         self.activity.note(node=node)
+
+    @property
+    def runs_served(self) -> tuple[int, ...]:
+        """The runs that this node serves or still judges. Any thread may ask."""
+        return self._served
+
+    def drain(self) -> None:
+        """Has it vote in the seats it has now, and take no others: those drawn later wait for the next start.
+
+        Rounds overlap, so that it would otherwise never be without one.
+        """
+        self._drains = True
+
+    def drained(self) -> bool:
+        """Returns whether a drain is done: no seat that it had when it began still waits for its vote."""
+        return self._draining is not None and not self._draining & self._owed()
+
+    def _owed(self) -> set[VoteKey]:
+        live = self._rounds.live.values()
+        return {_vote_key(one) for one in live if owes_vote(one, self._node, self._clock.now())}
+
+    def _step_of(self, followed: FollowedRound) -> Step:
+        if self._draining is not None and _vote_key(followed) not in self._draining:
+            return Step.NOTHING
+        return next_step(followed, self._node, followed.certain(self._node), self._clock.now())
 
     def tick(self) -> bool:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
-        self._runs.serve(self._rounds.served_by(self._node), self._rounds.runs)
+        if self._drains and self._draining is None:
+            self._draining = self._owed()
+        served = self._rounds.served_by(self._node)
+        self._served = tuple(served)
+        self._runs.serve(served, self._rounds.runs)
         live = list(self._rounds.live.values())
-        steps = [(one, next_step(one, self._node, one.certain(self._node), self._clock.now())) for one in live]
+        steps = [(one, self._step_of(one)) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
         ready = [round_ for round_ in rounds if round_ is not None]
         self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
@@ -133,7 +166,7 @@ class Validator:
             self.activity.doing("judging", unjudged)
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
-        sampled = [] if replays else self._sample(live, ready)
+        sampled = [] if replays or self._draining is not None else self._sample(live, ready)
         for one, due in steps:
             if due is Step.COMMIT:
                 self._commit(one)
@@ -141,7 +174,11 @@ class Validator:
                 self._reveal(one)
         self._nudge(live)
         self._leave()
-        self._leave_foreign()
+        for event, unserved in (
+            ("another_class", self._runs.foreign(self._rounds.runs)),
+            ("version_behind", self._runs.behind(self._rounds.runs)),
+        ):
+            self._leave_unserved(event, unserved)
         self._mind_slot()
         self._keep([*live, *(round_.followed for round_ in (*replays, *sampled))])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
@@ -285,6 +322,8 @@ class Validator:
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
         """Journals the vote once every job is judged, or an abstention once that is no longer possible."""
         round_ = self._judged_round(followed)
+        if round_ is not None and (too_old := behind(followed.run, round_.context.rules)):
+            return self._abstain(followed, too_old)
         late = must_decide(followed, self._clock.now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not delay the verdict until the deadline.
         impatient = late or self._clock.now() > followed.closed_at + self._patience_seconds
@@ -374,15 +413,15 @@ class Validator:
         for run in self._rounds.outlived(self._node):
             self._send(f"leave/{run}", calls.leave(self._chain.deployment, run, self._node))
 
-    def _leave_foreign(self) -> None:
-        """Leaves runs of another determinism class, in which it can only abstain; a node's owner alone may leave."""
-        node, foreign = self._node, self._runs.foreign(self._rounds.runs)
-        for run in foreign.keys() & self._rounds.joined(node).keys():
+    def _leave_unserved(self, event: str, unserved: Mapping[int, str]) -> None:
+        """Leaves runs in which it can only abstain, and says once why; a node's owner alone may leave."""
+        node = self._node
+        for run in unserved.keys() & self._rounds.joined(node).keys():
             since, owner = self._rounds.joined(node)[run], self._rounds.owner(node)
             own = owner == self._signer.address
-            if self._is_news(f"of another class than run {run}, joined in block {since}"):
+            if self._is_news(f"{event}: run {run}, joined in block {since}"):
                 then = "leaves the run" if own else f"abstains until {owner} types: assize run leave {run} {node}"
-                log.warning("another_class", run=run, error=foreign[run], then=then)
+                log.warning(event, run=run, error=unserved[run], then=then)
             if own:
                 self._send(f"leave/{run}/{since}", calls.leave(self._chain.deployment, run, node))
 

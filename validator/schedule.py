@@ -41,6 +41,15 @@ def next_step(followed: FollowedRound, node: int, certain: bool, now: float) -> 
     return Step.REVEAL if followed.deadline < now <= ends else Step.NOTHING
 
 
+def owes_vote(followed: FollowedRound, node: int, now: float) -> bool:
+    """Returns whether ``node`` has a seat whose vote can still be committed, or is committed and can be revealed."""
+    if followed.over or node not in followed.jurors or node in followed.revealed:
+        return False
+    if node not in followed.committed:
+        return not followed.revealing and now <= followed.deadline
+    return now <= followed.deadline + (0 if followed.revealing else followed.terms.reveal_seconds)
+
+
 def overdue_step(followed: FollowedRound, now: float) -> Step:
     """Returns the step that the round waits for and that anyone may take now."""
     if followed.over or followed.state is State.OPEN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
@@ -10,6 +11,7 @@ import torch
 
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import RunRules, rules_in_view
 from protocol.chain.structs import Role
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -17,7 +19,8 @@ from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.commands.doctor import node_of
-from protocol.node.daemon import Daemon
+from protocol.node.daemon import Daemon, DrainPlan
+from protocol.node.release import ReleaseWatch
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.tensor.kernels import load_kernels
 from protocol.transport.blobs import BlobStores
@@ -154,10 +157,26 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         nudge_seconds=settings.nudge_seconds,
     )
 
+    def in_view() -> list[RunRules]:
+        served = chain.latest()
+        return [each for run in validator.runs_served for each in rules_in_view(served, run, time.time())]
+
+    releases = ReleaseWatch(
+        in_view,
+        lambda run, digest: coordinators.of(run).rules(digest),
+        lambda sentences: validator.activity.note(behind=list(sentences)),
+    )
+    releases.start()
+
     def close() -> None:
-        for part in (deliveries, restoring, sampling, history, runs, journal, coordinators, chain, judge):
+        for part in (releases, deliveries, restoring, sampling, history, runs, journal, coordinators, chain, judge):
             part.close()
 
     health = settings.state_dir / HEALTH_FILE
-    interval = settings.interval_seconds
-    return Daemon("validator", validator.tick, interval, health, close=close, activity=validator.activity)
+    drain = DrainPlan(validator.drain, validator.drained, settings.drain_seconds)
+    return Daemon(
+        *("validator", validator.tick, settings.interval_seconds, health),
+        close=close,
+        activity=validator.activity,
+        drain=drain,
+    )

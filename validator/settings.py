@@ -25,6 +25,7 @@ class ValidatorSettings(NodeSettings):
         patience_seconds: time after the close during which a silent store is asked again, if others have answered.
         nudge_seconds: time after which this validator takes an overdue step that anyone may take.
         heartbeat_seconds: time between heartbeats.
+        drain_seconds: longest time after SIGTERM to vote in the seats it has; 0 ends it after the current step.
     """
 
     model_config = settings_config("ASSIZE_VALIDATOR_")
@@ -38,6 +39,7 @@ class ValidatorSettings(NodeSettings):
     patience_seconds: float = 20.0
     nudge_seconds: float = 5.0
     heartbeat_seconds: float = 5.0
+    drain_seconds: float = Field(default=600, ge=0)
 
 
 class BackgroundSettings(ValidatorSettings):

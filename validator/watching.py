@@ -177,7 +177,7 @@ def _rounded(wei: object) -> str:
 
 def _warnings(look: ValidatorLook, now: float) -> tuple[str, ...]:
     """Returns what an operator should act on."""
-    found = []
+    found = list(look.health.get("activity", {}).get("behind", ()))
     if look.bond < look.needed:
         found.append(f"not drawn: add {tokens(look.needed - look.bond)} with assize stake deposit")
     if not look.holds:

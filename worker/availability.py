@@ -1,7 +1,7 @@
 """Availability of a worker for new jobs: quiet hours, and draining.
 
-A drain is a file in the state folder, so that it survives a restart: the worker hands in what it was assigned, takes
-nothing new, removes the file and ends with exit code 0.
+In a drain the worker hands in what it was assigned, takes nothing new, and ends with exit code 0. One that a person
+asks for is a file in the state folder, which survives a restart until it is done; one by SIGTERM is the process's own.
 """
 
 from __future__ import annotations
@@ -50,15 +50,20 @@ class QuietHours:
 
 
 class Drain:
-    """The drain of one worker's state folder."""
+    """The drain of one worker: its state folder's, or this process's own after ``begin``."""
 
     def __init__(self, state_dir: Path) -> None:
         self._file = state_dir / DRAIN_FILE
+        self._begun = False
 
     @property
     def asked(self) -> bool:
         """True while a drain is asked for."""
-        return self._file.exists()
+        return self._begun or self._file.exists()
+
+    def begin(self) -> None:
+        """Drains this process, and not those that start after it."""
+        self._begun = True
 
     def ask(self) -> int:
         """Asks the running worker to drain; returns its process id.

@@ -88,7 +88,8 @@ def drain(
 ) -> None:
     """Have the running worker hand in its jobs, take no new ones, and end.
 
-    Ctrl-C and SIGTERM do not drain: they end it after the current step, and the next start goes on with its jobs.
+    SIGTERM drains too, for drain_seconds at most. Ctrl-C ends it after the current step: the next start goes on with
+    its jobs.
     """
     from worker.availability import Drain
     from worker.settings import WorkerSettings
@@ -99,6 +100,36 @@ def drain(
         print("the worker takes new jobs again")
         return
     print(f"the worker (process {asked.ask()}) takes no new jobs, and ends once those it has are on the chain")
+
+
+@app.command()
+@guard
+def fleet(
+    file: Annotated[Path, typer.Argument(help="TOML file of the nodes: see worker/fleet/fleet_file.py.")],
+    settings: EnvFile = None,
+    check: Annotated[bool, typer.Option("--check", help="Have every node's doctor look, start nothing.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Work with several nodes of one owner: a process each, restarted when it ends, all of them drained by SIGTERM."""
+    import os
+
+    from worker.fleet.fleet_file import read_fleet
+
+    read = read_fleet(file, settings, os.environ, os.cpu_count() or 1)
+    if check:
+        from worker.fleet.checking import check_fleet
+
+        report(check_fleet(read), json)
+        return
+    from protocol.node import telemetry
+    from protocol.node.watching import showing
+    from worker.fleet.bonds import BondKeeper
+    from worker.fleet.supervising import FleetSupervisor
+
+    telemetry.configure("fleet")
+    supervisor = FleetSupervisor(read, BondKeeper(read))
+    with showing(json) as show_view:
+        raise SystemExit(supervisor.run(show_view))
 
 
 @app.command()

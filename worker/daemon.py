@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -26,6 +26,7 @@ from protocol.broadcast.checkpoints import Checkpoints
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.sources import Sources
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import RunRules, rules_in_view
 from protocol.chain.structs import Role, Round, State, Submission
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
@@ -35,6 +36,7 @@ from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.node.activity import WAITING, Activity
 from protocol.node.commands.doctor import node_of
 from protocol.node.progress import progress_line
+from protocol.node.release import ReleaseWatch, behind
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
@@ -108,12 +110,14 @@ class Worker:
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
         self.activity.note(node=self.node, run=settings.run, version=None)
+        self.releases = ReleaseWatch(self._rules_in_view, self._rules_of, self._note_behind)
 
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
         self.node = node_of(self.chain, self.signer.address, Role.WORKER)
         self.terms = check_joined(self.chain, self.settings.run, self.node)
         self.rules = self.client.rules(self.terms.rules_hash)
+        self.too_old = behind(self.settings.run, self.rules)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         most = int(self.settings.weights_mib_per_second * 2**20)
         named = [*self.client.run(self.settings.run).weights_from, *self.settings.weights_from]
@@ -138,12 +142,23 @@ class Worker:
         for task in (self._beat, self._prefetch):
             self.threads.append(threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True))
             self.threads[-1].start()
+        self.releases.start()
+
+    def _rules_in_view(self) -> tuple[RunRules, ...]:
+        return rules_in_view(self.chain.latest(), self.settings.run, time.time())
+
+    def _rules_of(self, _: int, digest: bytes) -> Rules:
+        return self.client.rules(digest)
+
+    def _note_behind(self, sentences: Sequence[str]) -> None:
+        self.activity.note(behind=list(sentences))
 
     def close(self) -> None:
         """Ends the background threads and closes the connections, which frees the key for another process."""
         if self.stopped.is_set():
             return
         self.stopped.set()
+        self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
         for store in self.stores:
@@ -153,9 +168,9 @@ class Worker:
 
     @property
     def available(self) -> bool:
-        """True unless it drains or has its quiet hours; then it takes no new jobs."""
+        """True unless it drains, has its quiet hours, or is older than the rules ask for: it takes no new jobs then."""
         quiet = self.quiet_hours is not None and self.quiet_hours.include(datetime.now().time())
-        return not (quiet or self.drain.asked)
+        return not (quiet or self.drain.asked or self.too_old)
 
     def drained(self) -> bool:
         """Returns whether a drain is done: not listed any more, and all its jobs are on the chain or too late."""
@@ -182,7 +197,7 @@ class Worker:
             with self._refusing_unfit():
                 if not self._load_newest():
                     return False
-        self.activity.doing(WAITING, waits_for(self.reasons))
+        self.activity.doing(WAITING, f"for an update: {self.too_old}" if self.too_old else waits_for(self.reasons))
         self.activity.note(rounds=self.outbox.rounds())
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         done = 0

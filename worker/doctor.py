@@ -14,6 +14,7 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
+from protocol.node.commands.releases import examined_release
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.api import Hardware
@@ -32,7 +33,7 @@ def describe() -> Hardware:
         memory_bytes=psutil.virtual_memory().total,
         accelerators=[properties.name for properties in accelerators],
         accelerator_memory_bytes=sum(properties.total_memory for properties in accelerators),
-        software=installed_versions(("torch", *engine_packages())),
+        software=installed_versions(("assize", "torch", *engine_packages())),
     )
 
 
@@ -52,8 +53,9 @@ def diagnose(settings: WorkerSettings) -> Iterator[Result]:
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         joined = Examination("joined", lambda: _joined(settings, chain, key))
         of_class = Examination("class", lambda: class_for(chain, settings.run, told or None, (), settings.device))
+        release = Examination("version", lambda: examined_release(chain, settings.run, told))
         named = () if told else _of_coordinator(settings.run, lambda: coordinator_uri(chain, settings.run))
-        return (*node_examinations(chain, key, Role.WORKER), joined, *named, of_class)
+        return (*node_examinations(chain, key, Role.WORKER), joined, release, *named, of_class)
 
     told = settings.coordinator_url
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)

@@ -16,7 +16,7 @@ from protocol.chain.writing.trapping import set_numbered
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.activity import HEALTH_FILE
-from protocol.node.daemon import Daemon
+from protocol.node.daemon import Daemon, DrainPlan
 from protocol.node.trap_file import TrapFile
 from protocol.tensor.determinism import ExactShape
 from protocol.tensor.kernels import load_kernels
@@ -85,14 +85,19 @@ def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     worker = build(settings, produce)
     worker.start_background()
 
-    def tick() -> bool:
-        more = worker.tick()
-        if not more and worker.drained():
+    def drained() -> bool:
+        done = worker.drained()
+        if done:
             worker.drain.end()
-            worker.log.info("drained")
-            daemon.stop()
-        return more
+        return done
 
-    health = settings.state_dir / HEALTH_FILE
-    daemon = Daemon("worker", tick, INTERVAL_SECONDS, health, close=worker.close, activity=worker.activity)
+    daemon = Daemon(
+        "worker",
+        worker.tick,
+        INTERVAL_SECONDS,
+        settings.state_dir / HEALTH_FILE,
+        close=worker.close,
+        activity=worker.activity,
+        drain=DrainPlan(worker.drain.begin, drained, settings.drain_seconds),
+    )
     return daemon.run()

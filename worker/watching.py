@@ -139,7 +139,7 @@ def _rounds(rounds: list[int]) -> str:
 
 def _obstacles(look: WorkerLook) -> list[str]:
     """Returns what keeps the node from being listed, as the chain has it."""
-    found = []
+    found = list(look.health.get("activity", {}).get("behind", ()))
     if not look.listable:
         bond = f"its bond is {tokens(look.bond)} of {tokens(look.needed)}"
         found.append(f"not listed for rounds: {bond if look.bond < look.needed else 'it is not active'}")

@@ -25,6 +25,7 @@ class Poller:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.turn = 0
+        self.ended = False
         self._moved: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._state: int | None = None
@@ -39,6 +40,12 @@ class Poller:
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll(self._moved))
         await asyncio.wait({self._moved}, timeout=seconds)
+
+    def end(self) -> None:
+        """Has every waiting request answer now, and those to come at once: the server ends."""
+        self.ended = True
+        if self._moved is not None and not self._moved.done():
+            self._moved.set_result(None)
 
     async def _poll(self, moved: asyncio.Future[None]) -> None:
         try:

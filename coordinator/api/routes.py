@@ -95,7 +95,7 @@ async def assignments(
         turn = service.poller.turn
         found = await run_in_threadpool(service.assignments, node)
         left = until - time.monotonic()
-        if found.rounds or left <= 0:
+        if found.rounds or left <= 0 or service.poller.ended:
             return found
         await service.poller.wait(turn, left)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import structlog
 
@@ -124,15 +125,16 @@ def checked_run(chain: Chain, run: int) -> Run:
 
 
 def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
-    """Reads the run's rules from their file.
+    """Reads the run's rules from their file, or from that of the coming ones once these are in effect.
 
     Raises:
         Misconfigured: their hash is not the one on chain.
         Rejected: they pin no checkpoint.
     """
-    name = f"the rules file {settings.rules}"
-    with accessing(f"read {name}"), validating(name, Misconfigured):
-        rules = Rules.model_validate_json(settings.rules.read_bytes())
+    coming = coming_rules(settings)
+    if coming is not None and rules_hash(encode_rules(coming)) == run.terms.rules_hash:
+        return coming
+    rules = _rules_in(settings.rules)
     digest = rules_hash(encode_rules(rules))
     if digest != run.terms.rules_hash:
         raise Misconfigured(
@@ -141,6 +143,21 @@ def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
         )
     _ = rules.pins
     return rules
+
+
+def coming_rules(settings: CoordinatorSettings) -> Rules | None:
+    """Reads the rules that are announced, None where the settings name none; raises as ``read_rules``."""
+    if settings.coming_rules is None:
+        return None
+    rules = _rules_in(settings.coming_rules)
+    _ = rules.pins
+    return rules
+
+
+def _rules_in(path: Path) -> Rules:
+    name = f"the rules file {path}"
+    with accessing(f"read {name}"), validating(name, Misconfigured):
+        return Rules.model_validate_json(path.read_bytes())
 
 
 def keep_rules(store: Store, rules: Rules) -> None:

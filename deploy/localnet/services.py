@@ -158,9 +158,9 @@ def ledger(layout: NetworkLayout) -> ProcessSpec:
 
 def node(layout: NetworkLayout, party: Party) -> ProcessSpec:
     """Returns a worker or a validator, honest or an adversary."""
-    own: dict[str, object] = {}
+    own: dict[str, object] = {"drain_seconds": 0}  # the network ends as a whole: nobody would take what is handed in
     if party.role == "worker":
-        own = {"run": layout.run, "engine": party.engine, "coordinator_url": layout.url("coordinator")}
+        own |= {"run": layout.run, "engine": party.engine, "coordinator_url": layout.url("coordinator")}
     if party.plants:
         own["traps"] = layout.traps
     settings = layout.settings(f"ASSIZE_{party.role.upper()}_", party.name, party.key, **own)

@@ -183,7 +183,7 @@ def serve(
     ):
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         app = create_app(chain, database, Follower(chain, database), blobs=blobs, published=published, actions=actions)
-        run_server(app, listener, grace_seconds=None, ending=app.state.live.close)
+        run_server(app, listener, ending=app.state.live.close)
 
 
 def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -5,6 +5,8 @@
     Unavailable, Rejected  logged once per message, retried after a growing, jittered pause
     Misconfigured          logged, and the loop ends with exit code 2
     any other exception    logged with its traceback, retried like Unavailable
+    SIGTERM                a drain, if the service has one: the loop goes on until it is done; a second signal, or
+                           SIGINT, ends the loop after the present tick
 
 This is the only place that catches all exceptions: one bad round must neither end a node nor go unnoticed.
 """
@@ -13,12 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -66,6 +70,21 @@ class Wake:
             self._set.get(timeout=seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """A service's way to end without leaving work undone.
+
+    Args:
+        begin: called in the loop's thread, once SIGTERM was received: the service takes no new work.
+        done: called after each tick that had nothing more to do: True once a drain was asked for and nothing is left.
+        most_seconds: longest that the loop goes on after SIGTERM; 0 ends it after the present tick.
+    """
+
+    begin: Callable[[], None]
+    done: Callable[[], bool]
+    most_seconds: float
+
+
 class Daemon:
     """One loop of one service.
 
@@ -77,6 +96,7 @@ class Daemon:
         longest_backoff_seconds: longest pause after errors.
         close: called once when the loop ends, also after an error.
         activity: published in the health file, as soon as it changes.
+        drain: how the service ends on SIGTERM; None ends it after the present tick.
     """
 
     def __init__(
@@ -88,8 +108,11 @@ class Daemon:
         longest_backoff_seconds: float = 15.0,
         close: Callable[[], None] | None = None,
         activity: Activity | None = None,
+        drain: DrainPlan | None = None,
     ) -> None:
         self.name = name
+        self._drain, self._drain_until = drain, math.inf
+        self._told_to_drain = False
         self._activity, self._writing = activity, threading.Lock()
         if activity is not None:
             activity.changed = self._write_health
@@ -131,17 +154,31 @@ class Daemon:
         while not self._stopping:
             self.wake.clear()
             try:
+                self._begin_drain_if_told()
                 pause = 0.0 if self._tick() is True else self._interval
                 self._succeeded()
+                if pause > 0 and self._drain is not None and self._drain.done():
+                    self._log.info("drained")
+                    self.stop()
             except Misconfigured as error:
                 self._log.error("misconfigured", error=str(error))
                 self._beat(str(error), force=True)
                 return EXIT_MISCONFIGURED
             except Exception as error:
                 pause = self._failed(error)
+            left = self._drain_until - time.monotonic()
+            if left <= 0 and not self._stopping:
+                self._log.warning("not_drained", error="the time for a drain is over; the next start goes on")
+                self.stop()
             if not self._stopping and pause > 0:
-                self.wake.wait(pause)
+                self.wake.wait(min(pause, left))
         return EXIT_OK
+
+    def _begin_drain_if_told(self) -> None:
+        if self._told_to_drain and self._drain is not None and self._drain_until == math.inf:
+            self._drain_until = time.monotonic() + self._drain.most_seconds
+            self._log.info("draining", most_seconds=self._drain.most_seconds)
+            self._drain.begin()
 
     def _succeeded(self) -> None:
         if self._failures:
@@ -191,7 +228,12 @@ class Daemon:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.stop()
+        drains = self._drain is not None and self._drain.most_seconds > 0
+        if number == signal.SIGTERM and drains and not self._told_to_drain:
+            self._told_to_drain = True
+            self.wake.set()
+        else:
+            self.stop()
 
 
 def backoff_seconds(failures: int, interval: float, longest: float, draw: float) -> float:

@@ -16,7 +16,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,7 +28,7 @@ from protocol.node.console import jsonable, screen
 from protocol.node.terminal import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 LOOK_SECONDS = 1.0
 WIDE = 110
@@ -81,43 +82,45 @@ class View:
 
 def watch(look: Callable[[], View], once: bool, as_json: bool) -> None:
     """Shows what ``look`` returns until Ctrl-C or until nobody reads; a failure of the first look is raised."""
-    console = screen()
     try:
         view = look()
-        if once or as_json or not console.is_terminal:
-            _watch_lines(view, look, once, as_json, console)
-        else:
-            _watch_live(view, look, console)
+        if once and not as_json:
+            console = screen()
+            console.print(drawn(view, console.width))
+            return
+        with showing(as_json) as show_view:
+            while True:
+                show_view(view)
+                if once:
+                    return
+                time.sleep(LOOK_SECONDS)
+                view = _looked(look, view)
     except KeyboardInterrupt:
         return
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it once more at exit
 
 
-def _watch_lines(view: View, look: Callable[[], View], once: bool, as_json: bool, console: Console) -> None:
-    if once and not as_json:
-        console.print(drawn(view, console.width))
+@contextmanager
+def showing(as_json: bool) -> Iterator[Callable[[View], None]]:
+    """Yields a function that shows a view: in place on a terminal, else as a line if it changed, or as JSON."""
+    console = screen()
+    if as_json or not console.is_terminal:
+        told = ""
+
+        def tell(view: View) -> None:
+            nonlocal told
+            line = json.dumps(jsonable(view.figures)) if as_json else printable(view.line).replace("\n", " ")
+            if as_json or line != told:
+                print(line, flush=True)
+                told = line
+
+        yield tell
         return
-    told = ""
-    while True:
-        line = json.dumps(jsonable(view.figures)) if as_json else printable(view.line).replace("\n", " ")
-        if as_json or line != told:
-            print(line, flush=True)
-            told = line
-        if once:
-            return
-        time.sleep(LOOK_SECONDS)
-        view = _looked(look, view)
-
-
-def _watch_live(view: View, look: Callable[[], View], console: Console) -> None:
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        while True:
-            live.update(drawn(view, console.width), refresh=True)
-            time.sleep(LOOK_SECONDS)
-            view = _looked(look, view)
+        yield lambda view: live.update(drawn(view, console.width), refresh=True)
 
 
 def _looked(look: Callable[[], View], last: View) -> View:

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+GRACE_SECONDS = 10
+"""Longest that requests under way may take once a server is told to end."""
+
+
 def run_server(
     app: ASGIApp,
     listener: socket.socket,
-    grace_seconds: int | None = 1,
+    grace_seconds: int = GRACE_SECONDS,
     ending: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serves ``app`` until the process is told to stop, then waits up to ``grace_seconds`` for open connections.
+    """Serves ``app`` until the process is told to stop, then up to ``grace_seconds`` more for the requests under way.
 
     ``ending`` is called before that wait: it ends answers that would go on for good.
     """

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     field_validator,
     model_serializer,
     model_validator,
@@ -25,6 +26,7 @@ from pydantic import (
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire.canonical import Canonical, validating
 from protocol.wire.pins import TASKS_FILE, PinnedFile, Pins, pin_directory, tensors_in
+from protocol.wire.releases import ReleaseText
 
 MAX_RULES_BYTES = 64 * 1024
 
@@ -226,8 +228,9 @@ class Rules(_Frozen):
     prompt_after    user's message. Templates are programs, which no node runs
     stop_tokens     tokens that end a completion; none is the tokenizer's end-of-text alone
     availability    the stores whose receipts a submission needs, if any
+    least_version   oldest version of the software that serves or judges under these rules, if any
 
-    These four are left out of the canonical JSON where they have their defaults.
+    These five are left out of the canonical JSON where they have their defaults.
     """
 
     version: Literal[1] = 1
@@ -244,6 +247,7 @@ class Rules(_Frozen):
     prompt_after: PromptAffix = ""
     stop_tokens: StopTokens = ()
     availability: Availability | None = None
+    least_version: ReleaseText | None = None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -319,7 +323,7 @@ class Rules(_Frozen):
         return self.model.checkpoint
 
 
-_LEFT_OUT = ("prompt_before", "prompt_after", "stop_tokens", "availability")
+_LEFT_OUT = ("prompt_before", "prompt_after", "stop_tokens", "availability", "least_version")
 
 
 def with_checkpoint(rules: Rules, directory: Path) -> Rules:
@@ -343,6 +347,17 @@ def with_stores(rules: Rules, stores: Sequence[ArtifactStore], receipts: int) ->
     named = {"stores": [store.model_dump() for store in stores], "receipts": receipts}
     with validating("invalid stores", Misconfigured):
         return rules.model_copy(update={"availability": Availability.model_validate(named)})
+
+
+def with_least_version(rules: Rules, least: str) -> Rules:
+    """Returns ``rules`` that ask for this version of the software, or a later one.
+
+    Raises:
+        Misconfigured: it is no version.
+    """
+    with validating(f"invalid version {least!r}: expected numbers such as 0.3.1", Misconfigured):
+        TypeAdapter(ReleaseText).validate_python(least)
+    return rules.model_copy(update={"least_version": least})
 
 
 def check_format(directory: Path, dtype: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -147,11 +148,18 @@ def test_a_taken_port_ends_the_server_with_one_sentence(environment: dict[str, s
     assert f"port {anvil.port}" in done.err
 
 
-def test_the_server_ends_when_told(environment: dict[str, str]) -> None:
+def test_the_server_ends_when_told_and_answers_who_waits(swarm: Swarm, environment: dict[str, str]) -> None:
     port = free_port()
     process = command(environment, "coordinator", "serve", port=str(port))
     until(lambda: listens(port), process)
-    process.terminate()
-    _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    worker, swarm.url = swarm.workers[0], f"http://127.0.0.1:{port}"
+    with driving(environment), ThreadPoolExecutor(1) as waiting:
+        until(lambda: swarm.client(worker).health().head > 0, process)
+        asked_at, answer = time.monotonic(), waiting.submit(swarm.client(worker).assignments, worker.node, 20)
+        time.sleep(0.5)
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        assert answer.result() == []
+    assert time.monotonic() - asked_at < 10
     assert process.returncode in (0, -signal.SIGTERM), said
     assert "Traceback" not in said

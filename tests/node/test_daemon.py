@@ -115,6 +115,57 @@ def test_a_signal_ends_the_process_in_order(number: signal.Signals) -> None:
     assert rest.endswith(b"closed\n") or b"closed" in rest
 
 
+DRAINING = """
+import sys
+from protocol.node import telemetry
+from protocol.node.daemon import Daemon, DrainPlan
+telemetry.configure("child", as_json=True)
+left = int(sys.argv[1])
+asked = False
+
+def begin():
+    global asked
+    asked = True
+    print("begins", flush=True)
+
+def tick():
+    global left
+    left -= asked
+    print("tick", flush=True)
+
+drain = DrainPlan(begin, lambda: asked and left < 0, float(sys.argv[2]))
+raise SystemExit(Daemon("child", tick, 0.05, drain=drain).run())
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "most", "signals", "begins", "drained"),
+    [
+        (5, "30", [signal.SIGTERM], True, True),
+        (10**6, "0.4", [signal.SIGTERM], True, False),
+        (10**6, "30", [signal.SIGTERM, signal.SIGTERM], True, False),
+        (10**6, "30", [signal.SIGTERM, signal.SIGINT], True, False),
+        (10**6, "30", [signal.SIGINT], False, False),
+        (10**6, "0", [signal.SIGTERM], False, False),
+    ],
+    ids=["done", "too late", "told twice", "told and interrupted", "interrupted", "not allowed"],
+)
+def test_a_daemon_that_is_told_to_end_drains_in_the_time_it_has_or_until_it_is_told_again(
+    left: int, most: str, signals: list[signal.Signals], begins: bool, drained: bool
+) -> None:
+    words = [sys.executable, "-c", DRAINING, str(left), most]
+    child = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    while "tick" not in child.stdout.readline():
+        pass
+    for number in signals:
+        child.send_signal(number)
+        time.sleep(0.2)
+    out, log = child.communicate(timeout=10)
+    assert child.returncode == 0
+    assert ("begins" in out, '"event": "drained"' in log) == (begins, drained), log
+
+
 WOKEN = """
 import itertools, signal
 from protocol.node.daemon import Wake

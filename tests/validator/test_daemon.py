@@ -6,16 +6,22 @@ Artifacts and rules lie on a plain file server, weights on an origin: validators
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+from structlog.testing import capture_logs
 
 from protocol.chain.structs import State
 from protocol.chain.writing import calls
 from protocol.chain.writing.actions import drip, join_run, open_run
 from protocol.chain.writing.appealing import open_appeal
+from protocol.node.release import own_version
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
+from protocol.wire.rules import encode_rules, rules_hash, with_least_version
 from protocol.wire.votes import abstention
 from tests.conftest import TOKEN
+from tests.validator.conftest import RULES
 from tests.validator.scene import Cast, Scene
 from validator.doctor import diagnose
 from validator.journal import VoteJournal, VoteKey
@@ -70,6 +76,65 @@ def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Sce
     scene.submit(opened, scene.work(opened), set(), places=["http://nowhere.invalid/"])
     scene.tick_until(opened.round, State.TALLIED, late=True)
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}, "no holder answered: the fault may be here"
+
+
+def test_a_validator_that_is_told_to_end_reveals_what_it_committed_to_and_takes_no_later_seat(
+    make_scene: Callable[..., Scene], cast: Cast
+) -> None:
+    scene = make_scene(validators=1, committee=1)
+    (juror,) = scene.jurors
+    first = scene.open()
+    scene.submit(first, scene.work(first), {0, 1})
+    while not any(seat.commitment != bytes(32) for seat in scene.chain.latest().seats(first.round)):
+        juror.validator.tick()
+    juror.validator.drain()
+    scene.change_node(cast.make_wallet("another"))
+    second = scene.open()
+    scene.submit(second, scene.work(second), {0, 1})
+    assert not juror.validator.drained()
+    scene.tick_until(first.round, State.TALLIED)
+    juror.validator.tick()
+    assert juror.validator.drained()
+    assert [revealed.round for revealed in scene.reveals()] == [first.round]
+    assert scene.chain.latest().round(second.round).state is State.CLOSED
+    juror.close()
+    juror.validator, juror.close = juror.build()
+    scene.tick_until(second.round, State.TALLIED)
+    assert [revealed.round for revealed in scene.reveals()] == [first.round, second.round]
+
+
+def test_a_validator_too_old_for_a_run_abstains_with_its_reason_leaves_it_and_says_so_once(
+    make_scene: Callable[..., Scene],
+) -> None:
+    scene = make_scene(rules=with_least_version(RULES, "99.1"), validators=1, committee=1, one_key=True)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    with capture_logs() as lines:
+        scene.tick_until(opened.round, State.TALLIED)
+    assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
+    assert not any(scene.chain.latest().joined_at(scene.run, scene.jurors[0].node)), "no later seat is a strike"
+    sentence = f"run {scene.run} asks for assize 99.1 or later, and this is {own_version()}: see assize update"
+    assert [line["error"] for line in lines if line["event"] == "version_behind"] == [sentence]
+    assert {line["why"] for line in lines if line["event"] == "abstains"} == {sentence}, "in each draw"
+
+
+def test_a_round_of_before_is_judged_under_its_own_rules_whatever_version_later_ones_ask_for(
+    make_scene: Callable[..., Scene],
+) -> None:
+    scene = make_scene(validators=1, committee=1, work_seconds=7200)
+    opened, (juror,) = scene.open(), scene.jurors
+    newer = encode_rules(with_least_version(scene.court.rules, "99.1"))
+    run = scene.chain.latest().run(scene.run)
+    call = calls.announce(scene.chain.deployment, scene.run, replace(run.terms, rules_hash=rules_hash(newer)))
+    scene.chain.rpc.call("anvil_impersonateAccount", run.requester)
+    sent = {"from": run.requester, "to": call.to, "data": "0x" + call.data.hex()}
+    scene.chain.rpc.call("eth_sendTransaction", sent)
+    scene.let_pass(3601)
+    assert scene.chain.latest().run(scene.run).terms.rules_hash == rules_hash(newer)
+    scene.submit(opened, scene.work(opened), {0, 1})
+    scene.tick_until(opened.round, State.TALLIED)
+    assert scene.chain.latest().round(opened.round).accepted == 0b11
+    assert not scene.chain.latest().strikes(scene.run, juror.node)[0]
 
 
 APPEALS = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}

@@ -18,6 +18,7 @@ from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError
+from protocol.node.release import behind
 from protocol.tensor.determinism import AnotherClass
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.manifest import Authority
@@ -137,9 +138,14 @@ class Runs:
         """Returns the runs of another determinism class than this machine's under their present ``terms``, and why."""
         return {
             run: str(known.weights.foreign)
-            for (run, rules), known in self._known.items()
-            if known.weights.foreign is not None and run in terms and terms[run].rules_hash == rules
+            for (run, _), known in self._known.items()
+            if known.weights.foreign is not None and _holds(known, terms)
         }
+
+    def behind(self, terms: Mapping[int, RunTerms]) -> dict[int, str]:
+        """Returns the runs whose rules, under their present ``terms``, ask for a newer version than this, and why."""
+        found = {run: behind(run, known.rules) for (run, _), known in self._known.items() if _holds(known, terms)}
+        return {run: why for run, why in found.items() if why}
 
     @property
     def known(self) -> list[RunContext]:
@@ -208,3 +214,8 @@ class Runs:
             coordinator=context.coordinator,
             authority=authority,
         )
+
+
+def _holds(known: RunContext, terms: Mapping[int, RunTerms]) -> bool:
+    """Returns whether these are the rules of the run under its present ``terms``."""
+    return known.run in terms and terms[known.run].rules_hash == known.rules_hash

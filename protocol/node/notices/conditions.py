@@ -7,7 +7,7 @@ neither holds nor ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocol.amounts import tokens
 from protocol.chain.structs import NEVER, Node, Run, RunTerms, most_reserved
@@ -24,7 +24,8 @@ UNSEEN_JOBS = 16
 class Seen:
     """Views of one block: nodes, their required bonds, runs, credits by owner; wei and unix seconds.
 
-    ``silent_seconds`` are by node the seconds since its last heartbeat, as coordinators tell.
+    ``silent_seconds`` are by node the seconds since its last heartbeat, as coordinators tell; ``behind`` has a sentence
+    on each run whose rules, present or announced, ask for a newer version than the one installed here.
     """
 
     now: int
@@ -33,6 +34,7 @@ class Seen:
     runs: Mapping[int, Run]
     credits: Mapping[str, int]
     silent_seconds: Mapping[int, float]
+    behind: Mapping[int, str] = field(default_factory=dict)
 
 
 Conditions = dict[str, Notice | None]
@@ -42,7 +44,7 @@ Conditions = dict[str, Notice | None]
 def conditions(followed: Followed, seen: Seen, figures: NoticeFigures) -> Conditions:
     """Returns every condition that could be looked at."""
     found: Conditions = {}
-    for each in (_bonds(seen, figures), _silences(seen, figures), _credits(seen, figures)):
+    for each in (_bonds(seen, figures), _silences(seen, figures), _credits(seen, figures), _releases(seen)):
         found |= dict(each)
     return found | dict(_escrows(followed, seen, figures)) | dict(_windows(followed, seen, figures))
 
@@ -75,6 +77,12 @@ def _credits(seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice |
         key = f"credits/{owner}"
         text = f"{owner} has {tokens(wei)} of credits. Redeem them with: assize credits redeem all"
         yield key, Notice(NoticeKind.CREDITS, key, text) if 0 < figures.credits_wei < wei else None
+
+
+def _releases(seen: Seen) -> Iterator[tuple[str, Notice | None]]:
+    for run, sentence in seen.behind.items():
+        key = f"release/{run}"
+        yield key, Notice(NoticeKind.TERMS, key, f"{sentence[0].upper()}{sentence[1:]}.") if sentence else None
 
 
 def _escrows(followed: Followed, seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:

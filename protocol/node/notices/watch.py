@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.cursor import Cursor
+from protocol.chain.reading.lookup import rules_in_view
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import AssizeError, Misconfigured
 from protocol.node.activity import HEALTH_FILE
@@ -27,7 +29,9 @@ from protocol.node.notices.journal import NoticeJournal, Place
 from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.node.notices.settings import NoticesSettings
 from protocol.node.notices.targets import Target, read_targets
+from protocol.node.release import behind
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.rules import Rules
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 900.0
 """Pause after a target's first failure, doubled after each further one, and the longest."""
@@ -63,6 +67,7 @@ class NoticeSender:
     ) -> None:
         self._chain, self._journal, self._first, self._targets = chain, journal, first, targets
         self._figures, self._kinds, self._coordinators = figures, frozenset(kinds), coordinators
+        self._known_rules: dict[bytes, Rules] = {}
         self._pauses = {target.id: _Pause() for target in targets}
         for key in journal.interrupted():
             log.warning("delivery_unclear", notice=key, why="the process ended while it was being sent")
@@ -111,6 +116,7 @@ class NoticeSender:
     def _look(self) -> None:
         head, final = self._chain.head_and_final()
         seen = look_up(self._chain.pinned(head), head, self._place.followed, self._silences())
+        seen = replace(seen, behind=self._behind(seen.now))
         found = conditions(self._place.followed, seen, self._figures)
         wanted = {key: each for key, each in found.items() if each is None or each.kind in self._kinds}
         self._journal.look(wanted, head.number, final, int(time.time()))
@@ -129,6 +135,23 @@ class NoticeSender:
                 if seconds is not None:
                     found[node] = min(seconds, found.get(node, seconds))
         return found
+
+    def _behind(self, now: int) -> dict[int, str]:
+        """Returns for each followed run whose rules a coordinator serves whether they ask for a newer version."""
+        found: dict[int, str] = {}
+        for run in self._place.followed.runs:
+            for each in rules_in_view(self._chain.latest(), run, now):
+                if (rules := self._rules(each.rules_hash)) is not None:
+                    found[run] = found.get(run) or behind(run, rules, each.effective_at)
+        return found
+
+    def _rules(self, digest: bytes) -> Rules | None:
+        for client in self._coordinators:
+            if digest in self._known_rules:
+                break
+            with suppress(AssizeError):  # another run's, or silent: it is asked again at the next look
+                self._known_rules[digest] = client.rules(digest)
+        return self._known_rules.get(digest)
 
     def _deliver(self) -> None:
         for target in self._targets:

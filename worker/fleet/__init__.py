@@ -1,0 +1,1 @@
+"""Several workers of one owner on one machine, started and kept running from one file."""
