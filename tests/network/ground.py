@@ -28,10 +28,10 @@ from pathlib import Path
 import psutil
 
 from protocol.errors import Misconfigured
-from tests.conftest import ROOT
 from tests.network.plan import Plan
 from tests.network.sharing import PSEUDO
 
+ROOT = Path(__file__).resolve().parents[2]
 LOST = 0.01
 """Share of connections that are lost."""
 RATE = "100mbit"
@@ -67,6 +67,7 @@ class Site:
         home: its home, as it sees it.
         entering: words before a command that is to run there.
         space: identity of its network namespace; empty where it has none.
+        holders: processes that hold its namespaces.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Site:
     home: Path
     entering: tuple[str, ...] = ()
     space: str = ""
+    holders: tuple[int, ...] = ()
 
     def environment(self, **more: str) -> dict[str, str]:
         """Returns the environment of whoever has just sat down at this host."""
@@ -89,7 +91,7 @@ class Site:
 
     def pids(self) -> set[int]:
         """Returns the processes that run on it."""
-        return {process.pid for process in psutil.process_iter() if self._runs(process)}
+        return {each.pid for each in psutil.process_iter() if each.pid not in self.holders and self._runs(each)}
 
     def _runs(self, process: psutil.Process) -> bool:
         with contextlib.suppress(OSError, psutil.Error):
@@ -135,12 +137,10 @@ class Ground:
 
     def end(self) -> None:
         """Ends every process that is still there."""
-        for site in self.sites.values():
-            found = [psutil.Process(pid) for pid in site.pids() if psutil.pid_exists(pid)]
-            for process in found:
-                with contextlib.suppress(psutil.Error):
-                    process.terminate()
         found = [process for site in self.sites.values() for process in _processes(site)]
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
         _, alive = psutil.wait_procs(found, GRACE_SECONDS)
         for process in alive:
             with contextlib.suppress(psutil.Error):
@@ -243,7 +243,8 @@ def _namespaces(made: Ground) -> Iterator[tuple[str, ...]]:
             own_files = OWN_FILES.replace("{pseudo}", PSEUDO)
             _run(*inside, "bash", "-c", own_files, "bash", str(made.root), host.name)
             space = os.readlink(f"/proc/{pid}/ns/net")
-            made.sites[host.name] = Site(host.name, folder, made.root / "home", inside, space)
+            holders = (pid, *(each.pid for each in psutil.Process(pid).parents()))
+            made.sites[host.name] = Site(host.name, folder, made.root / "home", inside, space, holders)
         yield between
 
 
