@@ -15,11 +15,12 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms network contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-update test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms network contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
 	@echo "make test-long       the tests that take a local network for minutes, the slowest cheats, 100 seeds of make sim"
+	@echo "make test-update     daemons updated by real wheels, and taken back; a fleet of real workers"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
@@ -96,6 +97,9 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 test-long: .venv/.test contracts/node_modules/.stamp
 	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries
 	$(BIN)/python -m tests.simulation --seeds 100
+
+test-update: .venv/.test contracts/node_modules/.stamp
+	$(BIN)/python -m pytest -m "long or not long" tests/update tests/worker/test_fleet.py
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.tax

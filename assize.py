@@ -39,6 +39,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
     "zoo": ("deploy.zoo.commands", "app", "Put a cheating worker of your own before the judge."),
     "version": ("ledger.commands.version", "version", "Print the version and the hash of the explorer's check."),
+    "update": ("protocol.node.updating.command", "update", "Install another version, with no round lost on the way."),
     "completion": ("protocol.node.commands.completion", "completion", "Print a script for completion in a shell."),
 }
 """Name to (module, attribute, summary); the attribute is an app of commands, or one command."""

@@ -74,7 +74,19 @@ def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
             f"run {settings.run} does not allow engine {settings.engine!r}: its thresholds were not calibrated for it; "
             f"set ASSIZE_WORKER_ENGINE to one of {', '.join(rules.model.worker_engines)}"
         )
-    return make_engine(settings.engine, rules.model.dtype, settings.device, ExactShape.of(rules))
+    check_devices(settings)
+    parallel = settings.tensor_parallel, settings.pipeline_parallel
+    return make_engine(settings.engine, rules.model.dtype, settings.device, ExactShape.of(rules), parallel)
+
+
+def check_devices(settings: WorkerSettings) -> None:
+    """Raises ``Misconfigured`` if this process sees fewer accelerators than its engine is to compute on."""
+    found = torch.cuda.device_count() if settings.device == "cuda" else settings.parallel
+    if found < settings.parallel:
+        raise Misconfigured(
+            f"{found} CUDA devices found for tensor_parallel {settings.tensor_parallel} times pipeline_parallel "
+            f"{settings.pipeline_parallel}: expected {settings.parallel}; set device to cpu, or give more devices"
+        )
 
 
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:

@@ -48,9 +48,12 @@ def version(
 def _print_version(as_json: bool) -> None:
     import json
 
-    from ledger.explorer.rendering import asset
+    try:
+        from ledger.explorer.rendering import asset
 
-    found = asset("check.html")
+        found = asset("check.html")
+    except ImportError:  # installed for another role, without the explorer's packages
+        found = None
     digest = hashlib.sha256(found.data).hexdigest() if found else None
     if as_json:
         print(json.dumps({"version": own_version(), "check_sha256": digest}))

@@ -29,6 +29,7 @@ from protocol.node.watching import View
 from tests.conftest import ROOT, TOKEN
 from tests.typing_in import typed_here
 from tests.worker.farm import Farm
+from worker.engines.registry import make_engine
 from worker.fleet import restarts
 from worker.fleet.bonds import BondKeeper, Spending, to_add
 from worker.fleet.fleet_file import Fleet, read_fleet
@@ -42,6 +43,7 @@ from worker.fleet.restarts import (
     worst_code,
 )
 from worker.fleet.supervising import FleetSupervisor
+from worker.service import check_devices
 
 PASSWORD = "pw"
 OWNER = '[bond]\nkeystore = "owner"\npassword_file = "password"\n'
@@ -122,6 +124,15 @@ def test_a_node_without_a_password_file_is_refused_as_nobody_is_asked(tmp_path: 
     path.write_text('[nodes.a]\nkeystore = "a"\nrun = 1\naddresses = "x"\n')
     with pytest.raises(Misconfigured, match=r"\[nodes.a\]: no password_file"):
         read(path)
+
+
+def test_a_worker_on_fewer_devices_than_its_engine_needs_is_refused_before_the_engine_starts(tmp_path: Path) -> None:
+    four = 'devices = [0, 1, 2, 3]\nengine = "vllm"\ntensor_parallel = 2\npipeline_parallel = 2'
+    (node,) = read(written(tmp_path, four)).nodes
+    with pytest.raises(Misconfigured, match="0 CUDA devices found for tensor_parallel 2 times pipeline_parallel 2"):
+        check_devices(node.settings)
+    with pytest.raises(Misconfigured, match="computes on one device"):
+        make_engine("transformers", "float32", parallel=(2, 1))
 
 
 def test_a_file_that_is_not_there_ends_the_command_with_code_2(tmp_path: Path) -> None:

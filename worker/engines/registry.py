@@ -86,21 +86,35 @@ def find_engine(name: str) -> EngineEntry:
 
 
 def make_engine(
-    name: str, dtype: Literal["float32", "bfloat16"], device: str = "cpu", exact: ExactShape | None = None
+    name: str,
+    dtype: Literal["float32", "bfloat16"],
+    device: str = "cpu",
+    exact: ExactShape | None = None,
+    parallel: tuple[int, int] = (1, 1),
 ) -> Engine:
     """Imports and returns the engine, without a model; it decodes exactly if ``exact`` says how.
 
+    Args:
+        name: its name.
+        dtype: number format of the run's rules.
+        device: device that it computes on.
+        exact: shapes by which it decodes exactly, if it is to.
+        parallel: devices over which each layer is divided, and groups of them that the layers go through in turn.
+
     Raises:
-        Misconfigured: no engine has this name, it is not installed, or it cannot decode exactly.
+        Misconfigured: no engine has this name, it is not installed, or it cannot decode exactly or divide a model.
     """
     entry = find_engine(name)
     if exact is not None and not entry.exact:
         able = ", ".join(entry.name for entry in ENGINES.values() if entry.exact)
         raise Misconfigured(f"invalid engine {name!r} for a run that compares bits: expected {able}")
+    if parallel != (1, 1) and not entry.parallel:
+        raise Misconfigured(f"engine {name!r} computes on one device: set tensor_parallel and pipeline_parallel to 1")
     entry.check_installed()
     module, _, attribute = entry.place.partition(":")
     kind = getattr(importlib.import_module(module), attribute)
-    engine: Engine = kind(dtype, device) if exact is None else kind(dtype, device, exact)
+    divided = {"tensor_parallel": parallel[0], "pipeline_parallel": parallel[1]} if entry.parallel else {}
+    engine: Engine = kind(dtype, device, **divided) if exact is None else kind(dtype, device, exact)
     return engine
 
 

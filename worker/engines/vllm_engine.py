@@ -37,6 +37,8 @@ class VllmEngine:
         max_rows: requests that run at once; the others wait.
         cache_bytes: size of the key-value cache; None takes 1 GiB on a CPU, nine tenths of the free memory on an
             accelerator.
+        tensor_parallel: devices over which each layer is divided.
+        pipeline_parallel: groups of such devices through which the layers go in turn.
     """
 
     def __init__(
@@ -45,6 +47,8 @@ class VllmEngine:
         device: str = "cpu",
         max_rows: int = MAX_ROWS,
         cache_bytes: int | None = None,
+        tensor_parallel: int = 1,
+        pipeline_parallel: int = 1,
     ) -> None:
         """Imports vLLM, which takes about ten seconds.
 
@@ -54,6 +58,7 @@ class VllmEngine:
         _internals().check_version()
         self._dtype, self._max_rows = dtype, max_rows
         self._cache_bytes = CPU_CACHE_BYTES if cache_bytes is None and device == "cpu" else cache_bytes
+        self._parallel = tensor_parallel, pipeline_parallel
         self._model: Model | None = None
         self._core: Core | None = None
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -73,7 +78,7 @@ class VllmEngine:
         check_tensors(directory)
         tokenizer, shapes = load_tokenizer(directory), _shapes(directory)
         self.close()
-        self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes)
+        self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes, *self._parallel)
         self._shapes, self._model = shapes, Model(None, tokenizer, tokenizer.eos_token_id)
 
     def read_ahead(self, directory: Path) -> None:
@@ -108,8 +113,7 @@ class VllmEngine:
         if not requests:
             return []
         outputs = self._run(self._core, requests, cancel or Event())
-        sampled = self._core.recorder.by_request(len(requests))
-        self._core.recorder.steps.clear()
+        sampled = self._core.sampled(len(requests))
         return [_completion(*parts) for parts in zip(requests, outputs, sampled, strict=True)]
 
     def _run(self, core: Core, requests: Sequence[Request], cancel: Event) -> list[list[int]]:
@@ -117,7 +121,7 @@ class VllmEngine:
         call = next(self._calls)
         numbers = {f"{call}-{number}": number for number in range(len(requests))}
         outputs: list[list[int]] = [[]] * len(requests)
-        core.recorder.steps.clear()
+        core.forget()
         try:
             for name, number in list(numbers.items()):
                 self._add(core, name, number, requests[number])

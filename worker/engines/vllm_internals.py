@@ -13,9 +13,11 @@ import contextlib
 import gc
 import os
 import random
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +26,7 @@ import torch
 
 from protocol.errors import Misconfigured
 from protocol.tensor.noise import perturb
-from worker.engines.vllm_steps import BatchStep, Recorder
+from worker.engines.vllm_steps import BatchStep, Recorder, Sampled
 
 TRIED = (0, 32)
 SEEDED = "assize"
@@ -39,6 +41,7 @@ os.environ.update(
     HF_HUB_OFFLINE="1",
     VLLM_HOST_IP="127.0.0.1",  # otherwise vLLM looks for an address that reaches the Internet
     GLOO_SOCKET_IFNAME="lo",
+    VLLM_WORKER_MULTIPROC_METHOD="spawn",  # this process has threads, which a fork would lose
     VLLM_CPU_OMP_THREADS_BIND="nobind",  # other workers and validators share the cores
 )
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
@@ -93,6 +96,18 @@ def check_version(version: str = vllm.__version__) -> None:
         )
 
 
+RECORDER = "assize_recorder"
+"""Key in vLLM's ``additional_config`` of the name under which an engine's steps are recorded."""
+
+_RECORDERS: dict[str, Recorder] = {}
+"""Recorders of the engines of this process; where a model is divided, each of vLLM's processes has its own."""
+
+
+def recorder_of(name: str) -> Recorder:
+    """Returns the recorder of an engine in this process."""
+    return _RECORDERS.setdefault(name, Recorder())
+
+
 @dataclass(slots=True)
 class _RunningRequest:
     """A request in the running batch. ``output`` is vLLM's own list, which grows as tokens are sampled."""
@@ -106,10 +121,9 @@ class _RunningRequest:
 class SeededSampling(LogitsProcessor):
     """Adds each request's noise to its row of logits, so that vLLM's greedy choice is the seeded one."""
 
-    recorder: Recorder
-
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self.device = device
+        self.recorder = recorder_of(vllm_config.additional_config[RECORDER])
         self.rows: dict[int, _RunningRequest] = {}
         self._arrange()
 
@@ -155,15 +169,27 @@ def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _Running
 
 
 class Core:
-    """A vLLM engine in this process with ``processor`` in its sampler and a hook before its LM head."""
+    """A vLLM engine in this process with ``processor`` in its sampler and a hook before its LM head.
+
+    A model divided over devices has a process for each: those of the last group sample, all of them the same, and the
+    first of these records.
+    """
 
     processor = SeededSampling
 
     def __init__(
-        self, directory: Path, dtype: Literal["float32", "bfloat16"], max_rows: int, cache_bytes: int | None
+        self,
+        directory: Path,
+        dtype: Literal["float32", "bfloat16"],
+        max_rows: int,
+        cache_bytes: int | None,
+        tensor_parallel: int = 1,
+        pipeline_parallel: int = 1,
     ) -> None:
         """Raises ``Misconfigured`` if vLLM refuses the model or lacks the memory."""
-        self.recorder = Recorder()
+        self._name = uuid.uuid4().hex
+        self._divided = tensor_parallel * pipeline_parallel > 1
+        self._recording = (pipeline_parallel - 1) * tensor_parallel
         arguments = EngineArgs(
             model=str(directory),
             dtype=dtype,
@@ -174,7 +200,11 @@ class Core:
             async_scheduling=False,  # a row's position is the length of its output, which must be up to date
             max_num_seqs=max_rows,
             kv_cache_memory_bytes=cache_bytes,
-            logits_processors=[type("Seeded", (self.processor,), {"recorder": self.recorder})],
+            logits_processors=[self.processor],
+            additional_config={RECORDER: self._name},
+            tensor_parallel_size=tensor_parallel,
+            pipeline_parallel_size=pipeline_parallel,
+            distributed_executor_backend="mp" if self._divided else None,
             disable_log_stats=True,
             use_tqdm_on_load=False,
         )
@@ -185,7 +215,8 @@ class Core:
                 core: Any = self.engine.engine_core
                 core._finalizer.detach()
                 self.vocabulary: int = self.engine.model_config.get_vocab_size()
-                self.engine.apply_model(self._watch)
+                if not any(self.engine.apply_model(partial(_watch, name=self._name))):
+                    raise Misconfigured(_CHANGED_LOGITS)
                 self._try()
         except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
             raise Misconfigured(f"vLLM cannot run {directory}: {_first_line(error)}") from error
@@ -196,18 +227,21 @@ class Core:
         self.add("try", 0, (0,), (0, 0), 1.0, 1, ())
         while not self.step():
             pass
-        self.recorder.steps.clear()
+        self.forget()
 
-    def _watch(self, model: torch.nn.Module) -> None:
-        heads = [module for module in model.modules() if isinstance(module, Head)]
-        if len(heads) != 1 or heads[0].scale != 1.0 or heads[0].soft_cap is not None:
-            raise Misconfigured(
-                "this model changes its logits after the LM head, which rules of version 1 do not support"
-            )
-        heads[0].register_forward_pre_hook(self._remember, with_kwargs=True)
+    def forget(self) -> None:
+        """Drops the recorded steps."""
+        self._take_steps()
 
-    def _remember(self, _module: object, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self.recorder.hidden_BH = named["hidden_states"] if "hidden_states" in named else arguments[1]
+    def sampled(self, requests: int) -> list[Sampled]:
+        """Returns the sampled tokens of every request since ``forget``, and drops them."""
+        return Recorder(steps=self._take_steps()).by_request(requests)
+
+    def _take_steps(self) -> list[BatchStep]:
+        if not self._divided:
+            return _take(recorder_of(self._name))
+        found = self.engine.collective_rpc(_take_of_worker, args=(self._name, self._recording))
+        return next((steps for steps in found if steps), [])
 
     def add(
         self,
@@ -246,6 +280,8 @@ class Core:
 
     def hidden_states(self, tokens: Sequence[int]) -> torch.Tensor:
         """Returns the LM head's input after each of ``tokens``, (T, H), by a prefill of them alone."""
+        if self._divided:
+            raise Misconfigured("a divided model shows its hidden states to its own processes only: use one device")
         parts: list[torch.Tensor] = []
         hooks = self.engine.apply_model(lambda model: model.register_forward_hook(_keep_output(parts)))
         try:
@@ -255,7 +291,7 @@ class Core:
                 pass
         finally:
             hooks[0].remove()
-            self.recorder.steps.clear()
+            self.forget()
         return torch.cat(parts)
 
     def reload(self, directory: Path) -> None:
@@ -268,9 +304,45 @@ class Core:
 
     def close(self) -> None:
         """Frees weights and cache."""
+        _RECORDERS.pop(self._name, None)
+        if self._divided:
+            self.engine.engine_core.shutdown()
+            return
         self.engine.collective_rpc(_free)
         gc.unfreeze()  # vLLM froze everything it had allocated when it started
         gc.collect()
+
+
+_CHANGED_LOGITS = "this model changes its logits after the LM head, which rules of version 1 do not support"
+
+
+def _watch(model: torch.nn.Module, name: str) -> bool:
+    """Records the input of the LM head; returns whether the model has one: only the last of its parts does."""
+    heads = [module for module in model.modules() if isinstance(module, Head)]
+    if not heads:
+        return False
+    if len(heads) != 1 or heads[0].scale != 1.0 or heads[0].soft_cap is not None:
+        raise Misconfigured(_CHANGED_LOGITS)
+    heads[0].register_forward_pre_hook(_remembering(recorder_of(name)), with_kwargs=True)
+    return True
+
+
+def _remembering(recorder: Recorder) -> Callable[[object, tuple[Any, ...], dict[str, Any]], None]:
+    def remember(_module: object, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        recorder.hidden_BH = named["hidden_states"] if "hidden_states" in named else arguments[1]
+
+    return remember
+
+
+def _take(recorder: Recorder) -> list[BatchStep]:
+    steps, recorder.steps = recorder.steps, []
+    return steps
+
+
+def _take_of_worker(worker: Any, name: str, recording: int) -> list[BatchStep]:
+    """Returns what one of vLLM's processes recorded, on the CPU, if it is the one that counts."""
+    steps = _take(recorder_of(name))
+    return [step.on_cpu() for step in steps] if worker.rank == recording else []
 
 
 def _keep_output(parts: list[torch.Tensor]) -> Callable[[Any, Any, torch.Tensor], None]:

@@ -5,7 +5,7 @@ Axes: B requests in the running batch, S sampled tokens of all requests, T those
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,11 @@ class BatchStep:
     tokens_B: torch.Tensor
     logprobs_B: torch.Tensor
     hidden_BH: torch.Tensor
+
+    def on_cpu(self) -> BatchStep:
+        """Returns the same step with its tensors on the CPU, to be sent to another process."""
+        tensors = {name: getattr(self, name).cpu() for name in ("tokens_B", "logprobs_B", "hidden_BH")}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True, slots=True)

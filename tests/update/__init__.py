@@ -1,0 +1,1 @@
+"""Updates of real daemons by real wheels."""

@@ -1,0 +1,231 @@
+"""A daemon under real wheels of this repository: updated, kept where the doctor fails, and taken back where it does not
+come up. `make test-update` runs it, as building and installing wheels takes a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Misconfigured
+from protocol.node.updating.daemons import doctor_words, typed_words
+from protocol.node.updating.environments import requirement_of, satisfied_extras
+from tests.conftest import ROOT, until
+from tests.coordinator.conftest import redis_process, redis_url, swarm
+from tests.coordinator.swarm import Swarm
+from tests.coordinator.test_processes import environment
+
+__all__ = ["environment", "redis_process", "redis_url", "swarm"]
+
+PACKAGES = ("protocol", "coordinator", "worker", "trainer", "validator", "ledger", "deploy", "contracts/abi")
+BROKEN_DOCTOR = '\n\ndef diagnose(settings):\n    raise Misconfigured("no such luck")\n'
+BROKEN_DAEMON = '\n\ndef build(settings):\n    raise Misconfigured("cannot drive")\n'
+
+
+def wheel(folder: Path, version: str, broken: str = "", how: str = "") -> Path:
+    """A wheel of this repository with another version; ``how`` is appended to the file ``broken``."""
+    source = folder / f"source-{version}"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__", "*.part"))
+    for name in ("assize.py", "README.md", "LICENSE", "pyproject.toml"):
+        shutil.copy(ROOT / name, source / name)
+    project = source / "pyproject.toml"
+    project.write_text(project.read_text().replace('version = "', f'version = "{version}" # ', 1))
+    if broken:
+        with (source / broken).open("a") as file:
+            file.write(how)
+    words = [
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder),
+        str(source),
+    ]
+    subprocess.run([sys.executable, *words], check=True)
+    shutil.rmtree(source)
+    return folder / f"assize-{version}-py3-none-any.whl"
+
+
+@dataclass
+class Machine:
+    """A person's machine: an environment with an older version, and pip that installs wheels alone."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def link(self) -> Path:
+        return self.folder / "venv"
+
+    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
+        line = [str(self.link / "bin" / "assize"), *words]
+        return subprocess.run(line, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=300)
+
+    def version(self) -> str:
+        return str(json.loads(self.types("version", "--json").stdout)["version"])
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("wheels")
+    return {
+        "first": wheel(folder, "0.2.0"),
+        "good": wheel(folder, "0.3.0"),
+        "ill": wheel(folder, "0.4.0", "coordinator/doctor.py", BROKEN_DOCTOR),
+        "stuck": wheel(folder, "0.5.0", "coordinator/driver/wiring.py", BROKEN_DAEMON),
+    }
+
+
+@pytest.fixture
+def machine(tmp_path: Path, wheels: dict[str, Path], environment: dict[str, str]) -> Machine:
+    """The first version in an environment that is not behind a link yet."""
+    installed = Path(sysconfig.get_paths()["purelib"])
+    others = tmp_path / "others"  # everything but assize and pip, so that nothing is fetched
+    others.mkdir()
+    for entry in installed.iterdir():
+        if not entry.name.lower().startswith(("assize", "__editable__", "pip")):
+            (others / entry.name).symlink_to(entry)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ASSIZE_")}
+    inherited |= environment | {
+        "PYTHONPATH": str(others),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "ASSIZE_PROFILE": "",
+    }
+    made = Machine(tmp_path, inherited)
+    subprocess.run([sys.executable, "-m", "venv", str(made.link)], check=True)
+    pip = [str(made.link / "bin" / "python"), "-m", "pip", "install", "--quiet", str(wheels["first"])]
+    subprocess.run(pip, env=inherited, check=True)
+    return made
+
+
+@pytest.fixture
+def driving(machine: Machine, swarm: Swarm) -> Iterator[Path]:
+    """``assize coordinator drive`` of the first version, started by hand; its health file."""
+    health = swarm.settings().state_dir / "health.json"
+    log = (machine.folder / "drive.log").open("ab")
+    words = [str(machine.link / "bin" / "assize"), "coordinator", "drive"]
+    process = subprocess.Popen(words, env=machine.environment, cwd=machine.folder, stdout=log, stderr=log)
+    until(health.exists, 60, "the driver")
+    yield health
+    pid = json.loads(health.read_text())["pid"]
+    os.kill(pid, signal.SIGTERM)
+    if pid != process.pid:
+        until(lambda: not Path(f"/proc/{pid}").exists(), 30, "the end of the driver")
+    process.wait(30)
+    log.close()
+
+
+@pytest.mark.long
+def test_daemons_are_drained_and_go_on_from_the_new_version_or_stay_with_the_old_one(
+    machine: Machine, driving: Path, swarm: Swarm, wheels: dict[str, Path]
+) -> None:
+    state, first = str(driving.parent), json.loads(driving.read_text())["pid"]
+
+    ill = machine.types("update", "--to", str(wheels["ill"]), "--state-dir", state)
+    assert ill.returncode == 1, ill.stderr
+    assert "no such luck" in ill.stderr
+    assert "nothing was changed, and 0.2.0 goes on" in ill.stderr
+    assert json.loads(driving.read_text())["pid"] == first, "the daemon was not even drained"
+    assert machine.link.is_symlink()
+
+    stuck = machine.types("update", "--to", str(wheels["stuck"]), "--state-dir", state)
+    assert stuck.returncode == 1, stuck.stderr
+    assert "ended as soon as it was started" in stuck.stderr
+    assert "the version in use is 0.2.0 again" in stuck.stderr
+    second = json.loads(driving.read_text())["pid"]
+    assert second != first
+    assert Path(f"/proc/{second}/cmdline").read_bytes().endswith(b"coordinator\0drive\0")
+    assert machine.version() == "0.2.0"
+
+    good = machine.types("update", "--to", str(wheels["good"]), "--state-dir", state, "--json")
+    assert good.returncode == 0, good.stderr
+    told = json.loads(good.stdout)
+    assert (told["from"], told["to"], len(told["daemons"])) == ("0.2.0", "0.3.0", 1)
+    assert machine.version() == "0.3.0"
+    third = json.loads(driving.read_text())["pid"]
+    assert third not in (first, second)
+    assert b"ASSIZE_COORDINATOR_RUN" in Path(f"/proc/{third}/environ").read_bytes()
+    log = (machine.folder / "drive.log").read_text()
+    assert log.count('"event": "stopped"') == 2, "it ended in order each time"
+    head = swarm.chain.head().number
+    until(lambda: '"problem": ""' in driving.read_text(), 30, f"the driver at block {head}")
+    kept = sorted(path.name for path in machine.folder.glob("venv-*"))
+    assert len(kept) == 2, "the version in use, and the one before it"
+    assert not list(machine.folder.glob(".venv*"))
+
+
+@pytest.mark.long
+def test_an_update_that_was_killed_on_its_way_starts_what_it_had_drained(
+    machine: Machine, driving: Path, wheels: dict[str, Path]
+) -> None:
+    state, first = str(driving.parent), json.loads(driving.read_text())["pid"]
+    line = [str(machine.link / "bin" / "assize"), "update", "--to", str(wheels["stuck"]), "--state-dir", state]
+    with subprocess.Popen(line, env=machine.environment, cwd=machine.folder, stderr=subprocess.PIPE) as process:
+        until(lambda: not _alive(first), 120, "the drain")
+        process.kill()
+    assert (machine.folder / ".venv.drained").stat().st_mode & 0o777 == 0o600
+    machine.link.unlink()  # wherever it had come to, a person goes back by hand
+    machine.link.symlink_to(min(machine.folder.glob("venv-*")))
+    nothing = machine.types("update", "--to", "x")
+    assert (nothing.returncode, nothing.stderr.count("invalid version 'x'")) == (2, 1)
+    again = machine.types("update", "--to", str(wheels["good"]), "--state-dir", state)
+    assert again.returncode == 0, again.stderr
+    assert "starting again: assize coordinator drive" in again.stderr
+    assert machine.version() == "0.3.0"
+
+
+def _alive(pid: int) -> bool:
+    time.sleep(0.02)
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_extras_are_those_all_of_whose_packages_are_there() -> None:
+    requires = [
+        "numpy",
+        'fastapi; extra == "relay"',
+        "numba>=0.65; extra == 'relay'",
+        'torch==2.13.0; extra == "worker"',
+    ]
+    assert satisfied_extras(requires, {"numpy", "fastapi", "numba"}.__contains__) == ["relay"]
+    assert satisfied_extras(requires, {"fastapi", "torch"}.__contains__) == ["worker"]
+
+
+@pytest.mark.parametrize("to", ["", "x", "-r evil.txt", "1.0 --index-url=http://x", "1.0; rm", "../x", "git+ssh://x"])
+def test_what_is_neither_a_version_nor_a_wheel_never_reaches_pip(to: str) -> None:
+    with pytest.raises(Misconfigured, match="invalid version"):
+        requirement_of(to, ["worker"])
+
+
+def test_a_version_or_the_newest_is_asked_for_with_the_extras_in_use(tmp_path: Path) -> None:
+    assert requirement_of("0.3.1", ["worker", "objects"]) == "assize[objects,worker]==0.3.1"
+    assert requirement_of(None, []) == "assize"
+    with pytest.raises(Misconfigured, match="no such file"):
+        requirement_of(str(tmp_path / "assize-1-py3-none-any.whl"), [])
+
+
+def test_a_daemon_is_known_by_what_was_typed_and_examined_by_the_doctor_of_its_role() -> None:
+    assert typed_words(["/v/bin/python", "/v/bin/assize", "worker", "run"]) == ("worker", "run")
+    assert typed_words(["/v/bin/python", "-m", "assize", "relay", "serve"]) == ("relay", "serve")
+    assert typed_words(["/usr/bin/vim", "notes", "more", "assize"]) == ()
+    assert doctor_words(["worker", "run", "--settings", "a"]) == ("worker", "doctor", "--settings", "a")
+    assert doctor_words(["worker", "fleet", "f.toml", "--json"]) == ("worker", "fleet", "f.toml", "--check")
+    assert doctor_words(["relay", "serve"]) == ("version",)
