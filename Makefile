@@ -74,7 +74,7 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 
 # Packages are fetched, and reference and pretrained model are made, while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
-TESTED_BESIDE = $(EXPLORER) .venv/browser/.stamp .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
+TESTED_BESIDE = $(EXPLORER) .venv/browser/.stamp .venv/s3/.stamp .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
@@ -95,7 +95,7 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/.test contracts/node_modules/.stamp
-	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries
+	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries tests/coordinator
 	$(BIN)/python -m tests.simulation --seeds 100
 
 test-update: .venv/.test contracts/node_modules/.stamp
@@ -279,6 +279,13 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 .venv/evms/.stamp: tests/evms/package-lock.json tests/evms/hardhat.config.cjs | .venv/.npm
 	mkdir -p .venv/evms && cp tests/evms/package.json tests/evms/package-lock.json tests/evms/hardhat.config.cjs .venv/evms
 	cd .venv/evms && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Two S3 servers, each apart from what the project installs.
+.venv/s3/.stamp: tests/s3/requirements.txt tests/s3/package-lock.json | $(INSTALLED)
+	$(PIP) --no-deps --upgrade --target .venv/s3/moto -r tests/s3/requirements.txt
+	cp tests/s3/package.json tests/s3/package-lock.json .venv/s3
+	cd .venv/s3 && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Apart, as accelerate is among them.

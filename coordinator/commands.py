@@ -1,4 +1,4 @@
-"""``assize coordinator``: serve (the API), drive (the rounds), status."""
+"""``assize coordinator``: serve (the API), drive (the rounds), precheck (uploads), status; run control elsewhere."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from coordinator import control_commands
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
+app.add_typer(control_commands.app)
 UPLOAD_SECONDS = 30
 """Longest that requests under way may take, uploads among them, once the API is told to end."""
 
@@ -39,13 +41,15 @@ def serve(env_file: EnvFile = None) -> None:
     wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    rules = read_rules(settings, checked_run(chain, settings.run))
+    coming = coming_rules(settings)
+    rules = [read_rules(file, run, checked_run(chain, run), coming) for run, file in settings.rules_files.items()]
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
-    for each in (rules, coming_rules(settings)):
-        if each is not None:
-            keep_rules(store, each)
+    if coming is not None:
+        rules.append(coming)
+    keep_rules(store, *rules)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
+    structlog.get_logger().info("tables", found=store.migrated)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
     run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
@@ -67,8 +71,32 @@ def drive(env_file: EnvFile = None) -> None:
 
 @app.command()
 @guard
+def precheck(env_file: EnvFile = None) -> None:
+    """Examines what nodes upload to the object store (ASSIZE_COORDINATOR_OBJECTS); run one or several.
+
+    It needs the settings of the other two processes, their database and Redis, but no key.
+    """
+    from coordinator.api.artifacts import ArtifactIntake
+    from coordinator.api.uploads import Uploads
+    from coordinator.blobs import KeptBlobs
+    from coordinator.settings import CoordinatorSettings
+    from coordinator.store import Store
+    from protocol.chain.deployment import Deployment
+    from protocol.node import telemetry
+
+    settings = CoordinatorSettings.read(env_file)
+    telemetry.configure("coordinator-precheck", settings.log_level)
+    blobs, deployment = KeptBlobs.open(settings), Deployment.load(settings.addresses)
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    store = Store(settings.database)
+    artifacts = ArtifactIntake.of(settings, store, blobs.artifacts, deployment)
+    raise typer.Exit(Uploads.of(settings, store, artifacts, blobs.objects).attend())
+
+
+@app.command()
+@guard
 def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
-    """Checks disk, key, database, Redis, chain, rules and escrow; exits 1 if a check fails."""
+    """Checks disk, key, database, Redis, store, chain, rules and escrow; exits 1 if a check fails."""
     from coordinator.doctor import diagnose
     from coordinator.settings import CoordinatorSettings
 
@@ -79,13 +107,14 @@ def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
 @guard
 def status(
     url: Annotated[str, typer.Option(help="The coordinator's URL.")] = "http://127.0.0.1:8000",
+    run: Annotated[int | None, typer.Option("--run", help="Run; omitted, the coordinator's first one.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Shows the live counts of a running coordinator."""
     from protocol.transport.coordinator import CoordinatorClient
 
-    client = CoordinatorClient(url)
+    client = CoordinatorClient(url, run=run)
     try:
-        show(client.status().model_dump(), json, "coordinator")
+        show(client.status(details=True).model_dump(), json, "coordinator")
     finally:
         client.close()

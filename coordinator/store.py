@@ -7,14 +7,17 @@ otherwise fail half-way because another one wrote in between.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, SQLModel, func, select
 
+from coordinator.migrations import migrate, state_of
 from protocol.errors import Misconfigured, Unavailable
 from protocol.sql import Turn, answering, open_engine, upserting
 
@@ -25,6 +28,9 @@ BUSY_SECONDS = 5.0
 TURN_SECONDS = 60.0
 """Longest wait of a thread for the writes of others to SQLite."""
 
+IDLE_SECONDS = 5
+"""Longest pause in a transaction that is checked, after which PostgreSQL ends it."""
+
 NAME, PRAGMAS = "the coordinator's database", ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
 
@@ -32,36 +38,34 @@ class Store:
     """Sessions on one database. Safe to share between threads."""
 
     def __init__(self, url: str) -> None:
-        """Opens the database at ``url`` and makes its tables.
+        """Opens the database at ``url`` and brings its tables to this version; ``migrated`` says what was done.
 
         Raises:
-            Misconfigured: the URL cannot be used at all, or tables that are there have other columns.
+            Misconfigured: the URL cannot be used at all, or the tables are those of another version.
             Unavailable: the database does not answer.
         """
-        try:
-            self._engine = open_engine(url, BUSY_SECONDS, PRAGMAS)
-            self._writer = self._engine.execution_options(writes=True)
-        except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise Misconfigured(f"database_url cannot be used: {error}") from error
+        self._engine = _engine(url)
+        self._writer = self._engine.execution_options(writes=True)
+        # In SQLite a transaction is a snapshot anyway.
+        snapshot = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == "postgresql" else {}
+        self._reader = self._engine.execution_options(**snapshot)
+        self._check: Callable[[Session], None] | None = None
         self._glances = itertools.count()
         # Other databases let writers wait for the rows that they share.
         self._turn = Turn(NAME, TURN_SECONDS) if self._engine.dialect.name == "sqlite" else None
-        with answering(NAME):
-            SQLModel.metadata.create_all(self._writer)
-            # A connection of its own, which never writes: SQLite tells each of the commits of all others.
-            self._glance = self._engine.raw_connection() if self._engine.dialect.name == "sqlite" else None
-            differing = differing_table(self._engine)
-        if differing:
-            self.close()
-            raise Misconfigured(
-                f"{NAME} belongs to another revision of Assize, its table {differing!r} has other columns: delete it "
-                "between rounds; the chain fills it again"
-            )
+        try:
+            with answering(NAME):
+                self.migrated = migrate(self._writer, SQLModel.metadata)
+                # A connection of its own, which never writes: SQLite tells each of the commits of all others.
+                self._glance = self._engine.raw_connection() if self._engine.dialect.name == "sqlite" else None
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one consistent state and writes nothing. Raises ``Unavailable``."""
-        with answering(NAME), Session(self._engine) as session:
+        with answering(NAME), Session(self._reader) as session:
             yield session
 
     @contextmanager
@@ -69,7 +73,23 @@ class Store:
         """A session that is committed, durably, when the block ends, or not at all. Raises ``Unavailable``."""
         turn = answering(NAME) if self._turn is None else self._turn.taken()
         with turn, Session(self._writer, expire_on_commit=False) as session, session.begin():
+            if self._check is None:
+                yield session
+                return
+            if session.get_bind().dialect.name == "postgresql":
+                session.connection().execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"))
             yield session
+            session.flush()
+            self._check(session)
+
+    def checked_by(self, check: Callable[[Session], None]) -> Store:
+        """Returns this store with a ``check`` that ends each writing transaction: what it raises undoes that.
+
+        Such a transaction may not pause for long either: a process that is stopped in it must not keep others waiting.
+        """
+        checked = copy.copy(self)
+        checked._check = check
+        return checked
 
     def state(self) -> int:
         """A number that changes with every commit, by whichever process, at a fraction of a query's cost.
@@ -91,13 +111,31 @@ class Store:
         self._engine.dispose()
 
 
-def differing_table(engine: Engine) -> str | None:
-    """Returns the first table whose columns are not those that this revision reads and writes, or None."""
-    held = inspect(engine)
-    for table in SQLModel.metadata.sorted_tables:
-        if {column["name"] for column in held.get_columns(table.name)} != set(table.columns.keys()):
-            return table.name
-    return None
+def look_at(url: str) -> str:
+    """Says at which revision a database is, and changes nothing in it; raises as ``Store`` does."""
+    engine = _engine(url)
+    try:
+        with answering(NAME), engine.connect() as connection:
+            return state_of(connection)
+    finally:
+        engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        return open_engine(url, BUSY_SECONDS, PRAGMAS)
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise Misconfigured(f"database_url cannot be used: {error}") from error
+
+
+def take_turn(session: Session, *key: int | str) -> None:
+    """Lets one transaction at a time go on under this key, until its end, where what it reads decides what it writes.
+
+    SQLite has one writer at a time anyway.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        digest = sha256(repr(key).encode()).digest()
+        session.connection().execute(select(func.pg_advisory_xact_lock(int.from_bytes(digest[:8], "big", signed=True))))
 
 
 def upsert(session: Session, rows: Sequence[SQLModel]) -> None:

@@ -2,7 +2,10 @@
 
     mirror   rebuilt from events at any time   cursor admin runs announcements nodes members earnings
                                                rounds listings submitted seats checkpoints; undo
-    own      exists only here                  uploads claims heartbeats nonces rules evidence standing
+    own      exists only here                  uploads grants claims heartbeats nonces rules evidence standing
+                                               ended_rounds holds bans clock
+                                               hook_events hook_deliveries hooks hook_conditions
+                                               offers work_phases
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -242,7 +245,7 @@ class UndoRow(SQLModel, table=True):
 
 
 class UploadRow(SQLModel, table=True):
-    """An uploaded artifact, whose file has ``size`` bytes; its blob is in the artifact directory under ``root``."""
+    """An uploaded artifact, whose file has ``size`` bytes; its blob is in the store of artifacts under ``root``."""
 
     __tablename__ = "uploads"
     round: int = _id()
@@ -250,6 +253,36 @@ class UploadRow(SQLModel, table=True):
     root: bytes = Field(primary_key=True)
     node: int = Field(sa_type=BigInteger)
     size: int = Field(sa_type=BigInteger)
+
+
+class GrantRow(SQLModel, table=True):
+    """A node's upload to the object store, of a file with this ``size`` and keccak256, under a name only it was told.
+
+    ``state`` is open until the node has told of its upload, checking until it was examined, then stored or refused.
+    ``root`` is the artifact's once stored; ``why`` explains a refusal. ``ordered_at`` is when its examination was last
+    ordered. Times are unix seconds.
+    """
+
+    __tablename__ = "grants"
+    name: str = Field(primary_key=True)
+    round: int = Field(index=True, sa_type=BigInteger)
+    job: int
+    node: int = Field(index=True, sa_type=BigInteger)
+    size: int = Field(sa_type=BigInteger)
+    file_hash: bytes
+    expires_at: float
+    state: str = "open"
+    ordered_at: float = 0.0
+    root: bytes = b""
+    why: str = ""
+
+
+class EndedRoundRow(SQLModel, table=True):
+    """A round that was found settled or void, and when first (unix seconds); gone once its artifacts were deleted."""
+
+    __tablename__ = "ended_rounds"
+    round: int = _id()
+    ended_at: float
 
 
 class ClaimRow(SQLModel, table=True):
@@ -296,7 +329,7 @@ class RulesRow(SQLModel, table=True):
 
 
 class EvidenceRow(SQLModel, table=True):
-    """A juror's evidence; its bytes are in the evidence directory under ``root``."""
+    """A juror's evidence; its bytes are in the store of evidence under ``root``."""
 
     __tablename__ = "evidence"
     root: bytes = Field(primary_key=True)
@@ -311,3 +344,110 @@ class OpeningStatusRow(SQLModel, table=True):
     __tablename__ = "standing"
     run: int = _id()
     waiting: str = ""
+
+
+class ClockRow(SQLModel, table=True):
+    """The process that drives until ``ends_at`` (unix seconds), if it does not renew. One row, ``id`` 1.
+
+    ``epoch`` counts the holders, ``holder`` names the process, ``place`` the file that it has locked.
+    """
+
+    __tablename__ = "clock"
+    id: int = Field(default=1, primary_key=True)
+    epoch: int = Field(sa_type=BigInteger)
+    holder: str
+    place: str
+    ends_at: float
+
+
+class HoldRow(SQLModel, table=True):
+    """A hold by which the operator keeps a run from opening rounds; no row while rounds are opened.
+
+    ``state`` is paused, draining, or drained once every round of a draining run has ended; ``since`` unix seconds.
+    """
+
+    __tablename__ = "holds"
+    run: int = _id()
+    state: str
+    why: str = ""
+    since: float
+
+
+class BanRow(SQLModel, table=True):
+    """A worker that the operator does not list in a run, ``until`` a time in unix seconds; null until it is lifted."""
+
+    __tablename__ = "bans"
+    run: int = _id()
+    node: int = _id()
+    why: str
+    until: float | None = None
+    since: float
+
+
+class HookEventRow(SQLModel, table=True):
+    """An event for webhooks, in the order of ``seq``; ``id`` names its content, ``body`` is the JSON that is sent.
+
+    ``number`` is its block, 0 for one that is not of the chain; it is sent once ``final``. ``at`` is in unix seconds.
+    """
+
+    __tablename__ = "hook_events"
+    seq: int | None = Field(default=None, primary_key=True)
+    id: str = Field(unique=True, index=True)
+    kind: str
+    number: int = Field(sa_type=BigInteger)
+    final: bool = Field(index=True)
+    at: int = Field(sa_type=BigInteger)
+    body: str
+
+
+class HookDeliveryRow(SQLModel, table=True):
+    """An event that a webhook has not taken yet."""
+
+    __tablename__ = "hook_deliveries"
+    hook: str = Field(primary_key=True)
+    event: int = Field(primary_key=True)
+
+
+class HookRow(SQLModel, table=True):
+    """A webhook, ``id`` as its settings have it, and how its deliveries go. Times are unix seconds.
+
+    It is told events from ``since`` on, and none once ``ended``. ``failures`` are those in a row, ``said`` is the
+    outcome of the last attempt. ``holder`` is the process that delivers, until ``held_until``.
+    """
+
+    __tablename__ = "hooks"
+    id: str = Field(primary_key=True)
+    since: float
+    ended: bool = False
+    failures: int = 0
+    next_at: float = 0.0
+    said: str = ""
+    said_at: float = 0.0
+    delivered: int = 0
+    dropped: int = 0
+    holder: str = ""
+    held_until: float = 0.0
+
+
+class HookConditionRow(SQLModel, table=True):
+    """A condition that webhooks are told of once for as long as it ``holds``."""
+
+    __tablename__ = "hook_conditions"
+    key: str = Field(primary_key=True)
+    holds: bool = False
+
+
+class OfferRow(SQLModel, table=True):
+    """A node's last offer, as JSON of ``protocol.wire.api.Offer``."""
+
+    __tablename__ = "offers"
+    node: int = _id()
+    offer: str
+
+
+class WorkPhaseRow(SQLModel, table=True):
+    """Length of a run's work phases."""
+
+    __tablename__ = "work_phases"
+    run: int = _id()
+    seconds: int

@@ -12,6 +12,7 @@ from ledger.store.database import Database
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
+from protocol.node.console import note
 from protocol.node.profile import Profile
 
 DEFAULT_STATE_DIR = "~/.assize/ledger"
@@ -36,13 +37,17 @@ class LedgerSettings:
     def opened(self) -> Iterator[tuple[Chain, Database]]:
         """Connects to the chain and opens the database; closes both in the end.
 
+        Tables of another version of Assize are emptied, which is said in one line.
+
         Raises:
             Unavailable: no RPC answers.
             Misconfigured: another chain or deployment, or a database of another one.
         """
         with closing(Chain.connect(self.rpc_url, self.addresses)) as chain:
             where = self.database or default_database(chain.deployment)
-            with closing(Database(where, chain.deployment)) as database:
+            with closing(Database(where, chain.deployment, rebuilds=True)) as database:
+                if database.rebuilt:
+                    note(f"{database.shown} was made by another version of Assize: it is read from the chain again")
                 yield chain, database
 
 

@@ -11,12 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Table, create_engine, event
+from sqlalchemy import Dialect, Engine, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from protocol.errors import Unavailable
+
+LIBPQ_WAITS = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2}
+"""Longest waits for a PostgreSQL server that a network has cut off: seconds, but milliseconds for ``tcp_user_timeout``.
+
+Without them a process would wait for minutes where it should say that its database does not answer. What the URL sets
+itself counts.
+"""
 
 
 def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine:
@@ -31,7 +38,10 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
         pragmas: set on each connection to SQLite.
     """
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
+        parsed = make_url(url)
+        waits = LIBPQ_WAITS if parsed.get_driver_name() in ("psycopg", "psycopg2") else {}
+        unset = {name: value for name, value in waits.items() if name not in parsed.query}
+        return create_engine(parsed, pool_pre_ping=True, connect_args=unset)
 
     def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # transactions are begun below, not by the driver

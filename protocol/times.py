@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+from protocol.errors import Misconfigured
+
+_DURATION = re.compile(r"(\d{1,6})([smhdw])", re.ASCII)
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def clock(second: int) -> str:
@@ -23,3 +29,27 @@ def spell(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     first = next(at for at, (count, _) in enumerate(parts) if count)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
+
+
+def second_of(text: str, now: float) -> float:
+    """Returns the Unix second of a duration from ``now`` as typed, or of a date and time; without a zone, in UTC.
+
+    Raises:
+        Misconfigured: it is neither, or lies in the past.
+    """
+    typed = text.strip()
+    found = _DURATION.fullmatch(typed.lower())
+    try:
+        at = now + int(found[1]) * _UNIT_SECONDS[found[2]] if found else _moment(typed)
+    except (ValueError, OverflowError):
+        raise Misconfigured(
+            f"invalid time {text[:40]!r}: expected a duration such as 90m, 2h or 3d, or a time such as 2026-12-24T18Z"
+        ) from None
+    if at <= now:
+        raise Misconfigured(f"invalid time {text[:40]!r}: expected one that is yet to come")
+    return at
+
+
+def _moment(text: str) -> float:
+    read = datetime.fromisoformat(text)
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

@@ -25,30 +25,44 @@ FORGETFUL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "aut
 """Settings of a server that need not survive a power cut, nor grow."""
 
 
+class PostgreSQL:
+    """A server with databases of its own; ``url`` is the first, whose user may make others."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        folder.chmod(0o755)
+        self._programs, self._data, self._log = _programs(folder), folder / "data", folder / "log"
+        self._data.mkdir(mode=0o700)
+        if _as_somebody():
+            shutil.chown(self._data, **_as_somebody())
+        _initialise(self._programs, self._data)
+        port = free_port()
+        self._options = (f"port={port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", *settings)
+        self.url = f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it with what it held when it was stopped."""
+        words: list[Path | str] = [self._programs / "postgres", "-D", self._data]
+        words += [word for option in self._options for word in ("-c", option)]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(words, stdout=log, stderr=log, cwd=self._data, **_as_somebody())
+        until(lambda: _answers(self.url), 30, "PostgreSQL")
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """Ends it: at once, or by SIGINT in order."""
+        self._process.send_signal(how)
+        self._process.wait(30)
+
+
 @contextmanager
 def postgresql_server(*settings: str) -> Iterator[str]:
     """A server with databases of its own; the URL of the first, whose user may make others."""
     with tempfile.TemporaryDirectory(prefix="assize-postgresql-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        programs, data = _programs(folder), folder / "data"
-        data.mkdir(mode=0o700)
-        if _as_somebody():
-            shutil.chown(data, **_as_somebody())
-        _initialise(programs, data)
-        port = free_port()
-        options = (f"port={port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", *settings)
-        words: list[Path | str] = [programs / "postgres", "-D", data]
-        words += [word for option in options for word in ("-c", option)]
-        with (folder / "log").open("w") as log:
-            process = subprocess.Popen(words, stdout=log, stderr=log, cwd=data, **_as_somebody())
-        url = f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
+        server = PostgreSQL(Path(name), *settings)
         try:
-            until(lambda: _answers(url), 30, "PostgreSQL")
-            yield url
+            yield server.url
         finally:
-            process.send_signal(signal.SIGQUIT)  # at once: nothing is written any more
-            process.wait(30)
+            server.stop()
 
 
 def new_database(url: str) -> str:

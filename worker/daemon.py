@@ -38,6 +38,7 @@ from protocol.node.commands.doctor import node_of
 from protocol.node.progress import progress_line
 from protocol.node.release import ReleaseWatch, behind
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.uploading import Uploader
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
@@ -49,6 +50,7 @@ from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
 from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
+from worker.offering import offer_of
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
 from worker.prover import Deployed, Work
@@ -125,6 +127,7 @@ class Worker:
         room = int(self.settings.weights_disk_gib * 2**30)
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
+        self.uploaders = [Uploader(store, self.settings.uploads_to) for store in self.stores]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules, room)
         self.checkpoints.progress = self._note_progress
         if self.settings.serve_weights:
@@ -161,8 +164,8 @@ class Worker:
         self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
-        for store in self.stores:
-            store.close()
+        for connected in (*self.uploaders, *self.stores):
+            connected.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 
@@ -177,8 +180,11 @@ class Worker:
         since = self.unlisted_since
         if not self.drain.asked or since is None or time.monotonic() - since < self._drain_seconds():
             return False
-        if self.client.assignments(self.node):
-            return False
+        try:
+            if self.client.assignments(self.node):
+                return False
+        except Rejected:  # the node is banned and has no job left there
+            pass
         reader = self.chain.latest()
         return not any(self._owes(round_, reader.round(round_)) for round_ in self.outbox.rounds())
 
@@ -301,12 +307,13 @@ class Worker:
 
     def _upload(self, round_: int, job: int, artifact: bytes) -> None:
         """Uploads an artifact to the coordinator, and to the run's other stores as far as they take it."""
-        self.client.upload(round_, job, artifact)
-        for store in self.stores[1:]:
+        first, *others = self.uploaders
+        first.upload(round_, job, self.node, artifact)
+        for store in others:
             try:
-                store.upload(round_, job, artifact)
+                store.upload(round_, job, self.node, artifact)
             except (Unavailable, Rejected) as error:
-                self.log.warning("not_stored", store=store.base_url, round=round_, job=job, error=str(error))
+                self.log.warning("not_stored", store=store.client.base_url, round=round_, job=job, error=str(error))
 
     def _receipts(self, work: Work, packed: bytes) -> list[CarriedReceipt]:
         """Returns receipts of as many of the run's stores as its rules ask for, each checked as a juror does.
@@ -425,7 +432,10 @@ class Worker:
             version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
                 available = self.available
-                beat = Heartbeat(node=self.node, version=version, hardware=self.hardware, available=available)
+                offer = offer_of(self.settings, self.hardware, self.producer)
+                beat = Heartbeat(
+                    node=self.node, version=version, hardware=self.hardware, available=available, offer=offer
+                )
                 reply = self.client.heartbeat(beat)
                 self._note_listing(available)
                 if reply.reasons != told:

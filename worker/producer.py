@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -26,10 +27,20 @@ from worker.prover import Deployed, Finished, Task, Work
 SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["part"])
 
 
+@dataclass(frozen=True, slots=True)
+class WorkPace:
+    """Measured pace of a work: output tokens a second, proofs included, and a job; when it ended (monotonic)."""
+
+    tokens_per_second: float
+    tokens_per_job: float
+    ended: float
+
+
 class Producer:
     """Makes the jobs of one run. ``load`` a version first, then ``make`` each piece of work.
 
-    ``tell`` is called with each part of the work as it begins; ``tokens_per_second`` is that of the last work.
+    ``tell`` is called with each part of the work as it begins; ``tokens_per_second`` is that of the last work's
+    generation, and ``pace`` that of all of it.
     """
 
     shape: ModelShape
@@ -40,6 +51,7 @@ class Producer:
         self.cancelled = Event()
         self.tell: Callable[[str], None] = lambda activity: None
         self.tokens_per_second: float | None = None
+        self.pace: WorkPace | None = None
 
     def load(self, version: int, directory: Path) -> None:
         """Loads a policy version, in place of the one that is loaded.
@@ -86,7 +98,11 @@ class Producer:
             rollouts = self.prove(tasks, completions)
             size = self.rules.rollouts_per_job
             parts = [tuple(rollouts[start : start + size]) for start in range(0, len(rollouts), size)]
-            return [self.finish(work, job, part) for job, part in zip(work.jobs, parts, strict=True)]
+            finished = [self.finish(work, job, part) for job, part in zip(work.jobs, parts, strict=True)]
+        ended = time.monotonic()
+        if tokens:
+            self.pace = WorkPace(tokens / max(ended - started, 1e-6), tokens / len(finished), ended)
+        return finished
 
     def tasks(self, work: Work) -> list[Task]:
         """Returns the rollouts to make, in (job, rollout) order."""

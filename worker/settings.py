@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from protocol.errors import Misconfigured
-from protocol.node.settings import NodeSettings, settings_config
+from protocol.node.settings import AmountText, NodeSettings, settings_config
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.availability import QuietHours
 from worker.engines.registry import ENGINES, find_engine
@@ -47,7 +47,10 @@ class WorkerSettings(NodeSettings):
         weights_disk_gib: most GiB that weights may take on disk, old versions included; 0 for no cap. It
             must have room for the run's async level and two more versions.
         weights_from: more sources of weights, such as other nodes, besides the relays that the coordinator names.
+        uploads_to: URLs of object stores, such as http://10.0.0.5:9000, to which a coordinator may have artifacts sent
+            though their addresses are not public.
         serve_weights: host:port at which to serve the versions this node holds to others; empty for not at all.
+        least_price: least price of a unit for which to take jobs, such as 5wei; 0 for any.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
@@ -66,7 +69,9 @@ class WorkerSettings(NodeSettings):
     weights_mib_per_second: float = Field(default=0, ge=0)
     weights_disk_gib: float = Field(default=0, ge=0)
     weights_from: list[str] = Field(default_factory=list)
+    uploads_to: list[str] = Field(default_factory=list)
     serve_weights: str = ""
+    least_price: AmountText = "0"
     traps: Path | None = None
 
     @field_validator("weights_mib_per_second")

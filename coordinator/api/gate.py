@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, delete, select
 
@@ -13,16 +13,18 @@ from coordinator.api.refusals import conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.structs import Role
-from protocol.wire.auth import HEADER_ADDRESS, Audience, recover_request
+from protocol.errors import Rejected
+from protocol.wire.auth import HEADER_ADDRESS, HEADER_RUN, Audience, recover_request
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The node whose key signed the request, its role and that key."""
+    """The node whose key signed the request, its role and that key, and the run that the request is for."""
 
     node: int
     role: Role
     key: str
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,15 @@ _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bin
 
 
 class Gate:
-    """Admits requests to ``audience`` signed by a registered node's key, each once; bodies are not needed for it.
+    """Admits requests to one of the ``audiences``, the runs driven here, signed by a registered node's key, each once.
 
-    The nonce is committed before the request takes effect and kept past its deadline, so replays are refused across
-    restarts too. A request whose nonce cannot be committed is refused.
+    Bodies are not needed for it. The nonce is committed before the request takes effect and kept past its deadline, so
+    replays are refused across restarts too. A request whose nonce cannot be committed is refused.
     """
 
-    def __init__(self, store: Store, audience: Audience) -> None:
-        self._store, self._audience = store, audience
+    def __init__(self, store: Store, audiences: Sequence[Audience]) -> None:
+        self._store = store
+        self._audiences = {str(audience.run): audience for audience in audiences}
         self._known: set[str] = set()
         self._forget_at = 0
 
@@ -74,7 +77,8 @@ class Gate:
             Unavailable: the database cannot store the nonce.
         """
         with refusing(unsigned):
-            signed = recover_request(headers, self._audience, method, path, now)
+            audience = self._audience_of(headers)
+            signed = recover_request(headers, audience, method, path, now)
         try:
             with self._store.writing() as session:
                 caller = _node_of(session, signed.address)
@@ -85,7 +89,18 @@ class Gate:
                     self._forget_at = now + FORGET_SECONDS
         except IntegrityError as error:
             raise conflicting("nonce already used: sign each request with a new nonce") from error
-        return Admission(caller, signed.body)
+        return Admission(replace(caller, run=audience.run), signed.body)
+
+    def _audience_of(self, headers: Mapping[str, str]) -> Audience:
+        """Returns the audience that the request names; raises ``Rejected`` for one of another coordinator."""
+        first, *others = self._audiences.values()
+        named = headers.get(HEADER_RUN.lower(), "")
+        if named and others and named not in self._audiences:
+            raise Rejected(
+                f"the request is for the coordinator of run {named[:78]}, this is the one of runs "
+                f"{', '.join(self._audiences)}: check run and coordinator URL"
+            )
+        return self._audiences.get(named, first)
 
 
 def _node_of(session: Session, key: str) -> Caller:
@@ -99,5 +114,10 @@ def _node_of(session: Session, key: str) -> Caller:
 
 
 def forget_nonces(session: Session, now: int) -> None:
-    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds)."""
-    session.exec(delete(NonceRow).where(col(NonceRow.deadline) < now - 1))
+    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds).
+
+    Those that another process is deleting are left to it: two that wait for one another's rows would never end.
+    """
+    key = tuple_(col(NonceRow.address), col(NonceRow.nonce))
+    over = select(NonceRow.address, NonceRow.nonce).where(col(NonceRow.deadline) < now - 1)
+    session.exec(delete(NonceRow).where(key.in_(over.with_for_update(skip_locked=True))))

@@ -1,4 +1,4 @@
-"""Intake of artifacts, signed leaves and evidence: each is checked, made durable, then acknowledged.
+"""Intake of signed leaves, evidence and lost artifacts: each is checked, made durable, then acknowledged.
 
 As one of the run's stores the coordinator signs receipts for the artifacts that it holds.
 """
@@ -6,27 +6,31 @@ As one of the run's stores the coordinator signs receipts for the artifacts that
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import IO
 
-from sqlmodel import Session, func, select
+from sqlmodel import Session, select
 
+from coordinator.api.artifacts import ArtifactIntake, check_assigned
 from coordinator.api.gate import Caller
 from coordinator.api.refusals import NotHeld, conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
-from coordinator.store import Store
-from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, SubmittedRow, UploadRow
+from coordinator.store import Store, take_turn, upsert
+from coordinator.tables import (
+    ClaimRow,
+    EvidenceRow,
+    RoundRow,
+    SeatRow,
+    SubmittedRow,
+    UploadRow,
+)
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
-from protocol.transport.blobs import DirectoryBlobs
-from protocol.wire import auth, evidence, rollout
+from protocol.transport.blobs import OwnBlobs
+from protocol.wire import auth, evidence
 from protocol.wire.api import ReceiptRequest, StoreReceipt, StoreRefusal, SubmissionRequest
-from protocol.wire.artifact_blob import ArtifactHead, parse_blob
-from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
-from protocol.wire.rollout import Artifact, Limits
-
-MOST_UPLOADS = 4
-"""Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk."""
+from protocol.wire.artifact_blob import parse_blob
+from protocol.wire.assignments import Leaf, unpack_leaves
 
 MOST_BUNDLES = 4
 """Most different bundles of evidence of one seat. A juror votes for one, and may have judged again before."""
@@ -36,71 +40,24 @@ MOST_URI_BYTES = 1024
 
 
 class Intake:
-    """The uploads and claims of one run."""
+    """The uploads and claims of the runs driven here."""
 
     def __init__(
         self,
-        run: int,
         store: Store,
-        artifacts: DirectoryBlobs,
-        evidence_blobs: DirectoryBlobs,
+        artifacts: ArtifactIntake,
+        evidence_blobs: OwnBlobs,
         deployment: Deployment,
-        limits: Limits,
         signer: auth.Signer,
     ) -> None:
-        self._run, self._store, self._deployment, self._limits = run, store, deployment, limits
-        self._signer = signer
+        self._store, self._deployment, self._signer = store, deployment, signer
         self._artifacts, self._evidence = artifacts, evidence_blobs
-
-    def check_upload(self, caller: Caller, round_id: int, job: int) -> None:
-        """Raises ``Refused`` before an artifact is read: another node's job, or the work phase has ended."""
-        with self._store.reading() as session:
-            self._check_assigned(self._open_round(session, round_id), caller.node, (job,))
-
-    def store_artifact(
-        self, caller: Caller, round_id: int, job: int, file: IO[bytes], file_hash: bytes
-    ) -> tuple[bytes, int]:
-        """Stores one job's artifact, whose file has this hash; returns its root and the file's size in bytes.
-
-        Raises:
-            Refused: another node's job, the work phase has ended, or the artifact is of another job or policy.
-            Unavailable: the artifact cannot be stored.
-        """
-        with self._store.reading() as session:
-            round_ = self._open_round(session, round_id)
-            self._check_assigned(round_, caller.node, (job,))
-            policy = session.get(CheckpointRow, (round_.run, round_.policy_version))
-        data = file.read()
-        with refusing(unreadable):
-            artifact = rollout.decode(data, self._limits)
-        named = (artifact.round, artifact.job, artifact.node)
-        if named != (round_id, job, caller.node):
-            raise unreadable("wrong artifact: it is of round {}, job {}, node {}".format(*named))
-        if policy is None or artifact.manifest_root != policy.manifest_root:
-            raise unreadable(f"wrong artifact: expected one made by version {round_.policy_version} of the run")
-        rollouts_root = rollout.rollouts_root(self._deployment.chain_id, self._deployment.rounds, artifact)
-        return self._keep(artifact, ArtifactHead(rollouts_root, file_hash, len(data)), data), len(data)
-
-    def _keep(self, artifact: Artifact, head: ArtifactHead, data: bytes) -> bytes:
-        root = head.root
-        with self._store.reading() as session:
-            known = session.get(UploadRow, (artifact.round, artifact.job, root)) is not None
-            if known and self._artifacts.has(root):
-                return root
-            same = select(func.count()).where(UploadRow.round == artifact.round, UploadRow.job == artifact.job)
-            if not known and session.exec(same).one() >= MOST_UPLOADS:
-                raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
-        self._artifacts.put(root, head.packed + data)
-        upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
-        with self._store.writing() as session:
-            session.merge(upload)
-        return root
 
     def check_restoring(self, caller: Caller, round_id: int, job: int) -> None:
         """Raises ``Refused`` before a blob is read: not a juror, no such job on chain, or its artifact is here."""
         self.check_juror(caller)
         root, _ = self._submitted(round_id, job)
-        if self._artifacts.has(root):
+        if self._artifacts.blobs.has(root):
             raise conflicting(f"the artifact of job {job} of round {round_id} is here already")
 
     def restore(self, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
@@ -113,9 +70,9 @@ class Intake:
         (root, node), data = self._submitted(round_id, job), file.read()
         with refusing(unreadable):
             head, _ = parse_blob(data, root)
-        self._artifacts.put(root, data)
+        self._artifacts.blobs.put(root, data)
         with self._store.writing() as session:
-            session.merge(UploadRow(round=round_id, job=job, root=root, node=node, size=head.size))
+            upsert(session, [UploadRow(round=round_id, job=job, root=root, node=node, size=head.size)])
         return root, head.size
 
     def _submitted(self, round_id: int, job: int) -> tuple[bytes, int]:
@@ -128,19 +85,20 @@ class Intake:
                     return leaf.root, row.node
         raise missing(f"job {job} of round {round_id} was not submitted, in the blocks that this coordinator has read")
 
-    def find_artifact(self, root: bytes) -> Path:
-        """Returns the path of an artifact's blob; raises ``NotHeld`` for an unknown root.
+    def find_artifact(self, run: int, root: bytes) -> tuple[int, Iterator[bytes]]:
+        """Returns size and pieces of an artifact's blob; raises ``NotHeld``, signed for the run, for an unknown root.
 
-        The directory decides, not the database: one that was lost may not make this store refuse what it gave a
-        receipt for.
+        The store decides, not the database: one that was lost may not make this store refuse what it gave a receipt
+        for. Nor is anything refused while the store does not answer.
         """
-        if not self._artifacts.has(root):
-            raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(root))
-        return self._artifacts.path(root)
+        found = self._artifacts.blobs.pieces(root)
+        if found is None:
+            raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(run, root))
+        return found
 
-    def _refusal(self, root: bytes) -> StoreRefusal:
+    def _refusal(self, run: int, root: bytes) -> StoreRefusal:
         now, deployment = int(time.time()), self._deployment
-        statement = auth.refusal(deployment.chain_id, deployment.rounds, self._run, root, now)
+        statement = auth.refusal(deployment.chain_id, deployment.rounds, run, root, now)
         return StoreRefusal(root=root, time=now, signature=self._signer.sign_typed(statement))
 
     def receipt(self, caller: Caller, round_id: int, request: ReceiptRequest) -> StoreReceipt:
@@ -154,15 +112,19 @@ class Intake:
         with refusing(unreadable):
             leaves = unpack_leaves(request.leaves)
         with self._store.reading() as session:
-            self._check_assigned(self._open_round(session, round_id), caller.node, tuple(leaf.job for leaf in leaves))
+            check_assigned(
+                self._artifacts.open_round(session, caller.run, round_id),
+                caller.node,
+                tuple(leaf.job for leaf in leaves),
+            )
             _check_uploaded(session, round_id, caller.node, leaves)
-        lost = [leaf for leaf in leaves if not self._artifacts.has(leaf.root)]
+        lost = [leaf for leaf in leaves if not self._artifacts.blobs.has(leaf.root)]
         if lost:
             raise missing(
                 f"the artifact 0x{lost[0].root.hex()} of job {lost[0].job} is no longer here: upload it again"
             )
         now, deployment = int(time.time()), self._deployment
-        stated = (deployment.chain_id, deployment.rounds, self._run, round_id, request.node, request.leaves, now)
+        stated = (deployment.chain_id, deployment.rounds, caller.run, round_id, request.node, request.leaves, now)
         return StoreReceipt(time=now, signature=self._signer.sign_typed(auth.receipt(*stated)))
 
     def store_submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
@@ -177,9 +139,10 @@ class Intake:
             leaves = unpack_leaves(claim.leaves)
         self._check_claim(caller, claim)
         with self._store.writing() as session:
+            take_turn(session, "claims", round_id, claim.node)  # two claims at once may name the same jobs
             if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
-                round_ = self._open_round(session, round_id)
-                self._check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
+                round_ = self._artifacts.open_round(session, caller.run, round_id)
+                check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
                 _check_new(session, round_, claim)
                 _check_uploaded(session, round_id, caller.node, leaves)
                 session.add(claim)
@@ -218,32 +181,23 @@ class Intake:
             _check_bundles(session, row)
         self._evidence.put(root, data)
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row])
 
-    def find_evidence(self, root: bytes) -> Path:
-        """Returns the file of evidence, once committing has ended: votes cannot be copied. Raises ``Refused``."""
+    def find_evidence(self, root: bytes) -> tuple[int, Iterator[bytes]]:
+        """Returns size and pieces of evidence, once committing has ended: votes cannot be copied.
+
+        Raises ``Refused`` before, and for an unknown root.
+        """
         with self._store.reading() as session:
             row = session.get(EvidenceRow, root)
             round_ = session.get(RoundRow, row.round) if row else None
-        if row is None or not self._evidence.has(root):
+        found = self._evidence.pieces(root) if row else None
+        if row is None or found is None:
             raise missing(f"no evidence with the root 0x{root.hex()} is stored here")
         voting = round_ is not None and round_.state == State.VOTING and round_.attempt == row.attempt
         if voting and round_ is not None and not round_.revealing and time.time() <= round_.deadline:
             raise missing("this evidence is served once committing has ended: ask again then")
-        return self._evidence.path(root)
-
-    def _open_round(self, session: Session, round_id: int) -> RoundRow:
-        round_ = session.get(RoundRow, round_id)
-        if round_ is None or round_.run != self._run:
-            raise missing(f"no round {round_id} of run {self._run} here")
-        if round_.state != State.OPEN or time.time() > round_.deadline:
-            raise conflicting(f"the work phase of round {round_id} has ended")
-        return round_
-
-    def _check_assigned(self, round_: RoundRow, node: int, jobs: tuple[int, ...]) -> None:
-        foreign = sorted(set(jobs) - set(jobs_of(round_.assignments, node)))
-        if foreign:
-            raise forbidden(f"job {foreign[0]} of round {round_.id} is not assigned to node {node}")
+        return found
 
     def _check_claim(self, caller: Caller, claim: ClaimRow) -> None:
         if claim.node != caller.node:

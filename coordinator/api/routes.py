@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from pathlib import Path as FilePath
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse
+from starlette.responses import StreamingResponse
 
 from coordinator.api.bodies import NO_BODY, check_length, mismatch
 from coordinator.api.gate import Admission, Caller
@@ -31,26 +32,32 @@ MOST_JSON_BYTES = 256 * 1024
 LONGEST_WAIT_SECONDS = 30
 """Longest that a request for assignments may wait."""
 
+LOOK_SECONDS = 0.1
+"""Time between two looks at an upload that is being examined."""
+
 WHOLE_BYTES = 64 << 10
-"""Largest file that is read at once; a larger one is sent in pieces, each of which costs a change of thread."""
+"""Largest blob that is read at once; a larger one is sent in pieces, each of which costs a change of thread."""
 
 router = APIRouter()
 Id = Annotated[int, Path(ge=0, lt=1 << 63)]
+OfRun = Annotated[int | None, Query(ge=0, lt=1 << 63)]
 Job = Annotated[int, Path(ge=0, le=255)]
 Root = Annotated[str, Path(pattern=r"^(0x)?[0-9a-fA-F]{64}$")]
+UploadName = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 _Body = TypeVar("_Body", bound=api.Body)
 
 
-@router.get("/health")
+@router.get("/health", response_model_exclude_none=True)  # clients of before know no `runs`
 async def health(request: Request) -> api.Health:
     """Report that the process answers and can read its database."""
     return await run_in_threadpool(_service(request).health)
 
 
-@router.get("/status")
-async def status(request: Request) -> api.StatusReport:
-    """Show live counts of the run."""
-    return await run_in_threadpool(_service(request).status)
+@router.get("/status", response_model_exclude_unset=True)
+async def status(request: Request, run: OfRun = None, details: bool = False) -> api.StatusReport:
+    """Show live counts of a run, or of the first one; with ``details`` also the offers of nodes and reasons."""
+    service = _service(request)
+    return await run_in_threadpool(service.status, service.driven(run), details)
 
 
 @router.get("/metrics")
@@ -77,7 +84,7 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
     caller, heartbeat = await _signed(request, api.Heartbeat)
     if heartbeat.node != caller.node:
         raise forbidden(f"wrong signer: expected node {heartbeat.node} of the heartbeat, not node {caller.node}")
-    return await run_in_threadpool(_service(request).heartbeat, heartbeat)
+    return await run_in_threadpool(_service(request).heartbeat, caller.run, heartbeat)
 
 
 @router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())
@@ -85,15 +92,13 @@ async def assignments(
     request: Request, node: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
 ) -> api.Assignments:
     """List rounds that wait for the node's work; without any, wait up to ``wait`` seconds for one."""
-    admission = await _admitted(request, 0)
-    if admission.body != NO_BODY:
-        raise mismatch(NO_BODY, admission.body)
-    if (caller := admission.caller).node != node:
+    caller = await _without_body(request)
+    if caller.node != node:
         raise forbidden(f"wrong signer: expected node {node}, not node {caller.node}")
     service, until = _service(request), time.monotonic() + wait
     while True:
         turn = service.poller.turn
-        found = await run_in_threadpool(service.assignments, node)
+        found = await run_in_threadpool(service.assignments, caller.run, node)
         left = until - time.monotonic()
         if found.rounds or left <= 0 or service.poller.ended:
             return found
@@ -107,12 +112,33 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     limit = service.settings.max_artifact_bytes
     admission = await _admitted(request, limit)
     upload = (admission.caller, round_id, job)
-    await run_in_threadpool(service.intake.check_upload, *upload)
+    await run_in_threadpool(service.artifacts.check_upload, *upload)
     async with service.bodies.received(request, admission, limit) as file:
-        root, size = await service.storing(service.intake.store_artifact, *upload, file, admission.body)
+        root, size = await service.storing(service.artifacts.store_artifact, *upload, file, admission.body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(size)
     return api.ArtifactReceipt(root=root)
+
+
+@router.post("/rounds/{round_id}/jobs/{job}/uploads", openapi_extra=signed_by_node(api.UploadRequest))
+async def uploads(request: Request, round_id: Id, job: Job) -> api.UploadTicket:
+    """Offer an upload of one job's artifact to the object store; 404 where artifacts come to this server."""
+    caller, asked = await _signed(request, api.UploadRequest)
+    return await run_in_threadpool(_service(request).uploads.grant, caller, round_id, job, asked)
+
+
+@router.post("/uploads/{name}", openapi_extra=signed_by_node())
+async def uploaded(
+    request: Request, name: UploadName, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
+) -> api.UploadTicket:
+    """Have an uploaded file examined, and return what came of it; wait up to ``wait`` seconds for that."""
+    caller, service = await _without_body(request), _service(request)
+    ticket = await run_in_threadpool(service.uploads.told, caller, name)
+    until = time.monotonic() + wait
+    while ticket.state == "checking" and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        ticket = await run_in_threadpool(service.uploads.ticket, name)
+    return ticket
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/blob", openapi_extra=signed_by_node(BLOB))
@@ -148,9 +174,11 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 
 
 @router.get("/artifacts/{root}")
-async def kept_artifact(request: Request, root: Root) -> Response:
-    """Return an artifact's blob: its head, then its file."""
-    return await run_in_threadpool(_file, _service(request).intake.find_artifact, _bytes(root), BLOB)
+async def kept_artifact(request: Request, root: Root, run: OfRun = None) -> Response:
+    """Return an artifact's blob: its head, then its file; a signed refusal is for the run, or for the first one."""
+    service = _service(request)
+    find = partial(service.intake.find_artifact, service.driven(run))
+    return await run_in_threadpool(_blob, find, _bytes(root), BLOB)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
@@ -168,13 +196,7 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
 @router.get("/evidence/{root}")
 async def kept_evidence(request: Request, root: Root) -> Response:
     """Return a juror's signed evidence, once committing has ended."""
-    return await run_in_threadpool(_file, _service(request).intake.find_evidence, _bytes(root), JSON)
-
-
-class FileInPieces(FileResponse):
-    """A file that is sent as fast as the client reads; a client that does not read holds two pieces in memory."""
-
-    chunk_size = 16 << 10
+    return await run_in_threadpool(_blob, _service(request).intake.find_evidence, _bytes(root), JSON)
 
 
 def _service(request: Request) -> CoordinatorService:
@@ -194,6 +216,14 @@ async def _admitted(request: Request, limit: int) -> Admission:
     return await run_in_threadpool(gate.admit, request.headers, request.method, path, int(time.time()))
 
 
+async def _without_body(request: Request) -> Caller:
+    """Admits a request that has no body."""
+    admission = await _admitted(request, 0)
+    if admission.body != NO_BODY:
+        raise mismatch(NO_BODY, admission.body)
+    return admission.caller
+
+
 async def _signed(request: Request, model: type[_Body]) -> tuple[Caller, _Body]:
     """Admits the request and parses its JSON."""
     admission = await _admitted(request, MOST_JSON_BYTES)
@@ -201,12 +231,12 @@ async def _signed(request: Request, model: type[_Body]) -> tuple[Caller, _Body]:
         return admission.caller, _parsed(model, file.read())
 
 
-def _file(find: Callable[[bytes], FilePath], root: bytes, media_type: str) -> Response:
-    """Returns a file: a small one read here, a larger one to be sent piece by piece, as fast as the client reads."""
-    path = find(root)
-    if path.stat().st_size > WHOLE_BYTES:
-        return FileInPieces(path, media_type=media_type)
-    return Response(path.read_bytes(), media_type=media_type)
+def _blob(find: Callable[[bytes], tuple[int, Iterator[bytes]]], root: bytes, media_type: str) -> Response:
+    """Returns a blob: a small one read here, a larger one to be sent piece by piece, as fast as the client reads."""
+    size, pieces = find(root)
+    if size > WHOLE_BYTES:
+        return StreamingResponse(pieces, media_type=media_type, headers={"Content-Length": str(size)})
+    return Response(b"".join(pieces), media_type=media_type)
 
 
 def _parsed(model: type[_Body], body: bytes) -> _Body:

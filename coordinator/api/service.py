@@ -7,28 +7,30 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from sqlmodel import Session
+from sqlmodel import Session, col, delete
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
+from coordinator.api.artifacts import ArtifactIntake
 from coordinator.api.assignments import assignments
 from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
-from coordinator.api.refusals import missing
+from coordinator.api.refusals import forbidden, missing
+from coordinator.api.uploads import Uploads
+from coordinator.blobs import KeptBlobs
+from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
-from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
+from coordinator.store import Store, upsert
+from coordinator.tables import CursorRow, HeartbeatRow, OfferRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
-from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import api
 from protocol.wire.auth import Audience, Signer
-from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
 NOT_AVAILABLE = "it takes no new jobs now: it drains, or has its quiet hours"
@@ -54,14 +56,15 @@ class CoordinatorService:
         self._store = store
         self._deployment = deployment
         self._limits_by_rules: dict[bytes, ListingLimits] = {}
-        self._leases = Leases(settings.redis_url, settings.run)
-        self.notifier = Notifier(settings.redis_url, settings.run)
-        limits = Limits(file_bytes=settings.max_artifact_bytes)
-        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
-        self.gate = Gate(store, Audience(deployment.chain_id, deployment.rounds, settings.run))
+        self._leases = {run: Leases(settings.redis_url, run) for run in settings.runs}
+        self.notifier = Notifier(settings.redis_url, settings.runs[0])
+        blobs = KeptBlobs.open(settings)
+        self.gate = Gate(store, [Audience(deployment.chain_id, deployment.rounds, run) for run in settings.runs])
         self.bodies = Bodies(settings.state_dir / "incoming")
         self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
-        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits, signer)
+        self.artifacts = ArtifactIntake.of(settings, store, blobs.artifacts, deployment)
+        self.uploads = Uploads.of(settings, store, self.artifacts, blobs.objects)
+        self.intake = Intake(store, self.artifacts, blobs.evidence, deployment, signer)
         self.poller = Poller(store)
 
     async def storing(self, store: Callable[_Given, _Made], *args: _Given.args, **options: _Given.kwargs) -> _Made:
@@ -71,7 +74,9 @@ class CoordinatorService:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._leases.close()
+        for leases in self._leases.values():
+            leases.close()
+        self.uploads.close()
         self.notifier.close()
         self._store.close()
 
@@ -79,22 +84,30 @@ class CoordinatorService:
         """Returns the number of the newest mirrored block; 0 before the first."""
         with self._store.reading() as session:
             cursor = session.get(CursorRow, 1)
-            return api.Health(ok=True, run=self.settings.run, head=cursor.number if cursor else 0)
+            runs = self.settings.runs
+            more = {"runs": list(runs)} if len(runs) > 1 else {}
+            return api.Health(ok=True, run=runs[0], head=cursor.number if cursor else 0, **more)
 
-    def status(self) -> api.StatusReport:
-        """Returns the live counts."""
+    def driven(self, run: int | None) -> int:
+        """Returns the run, the first one for None. Raises ``Refused`` for runs not driven here."""
+        if run is not None and run not in self.settings.runs:
+            raise missing(f"run {run} is not driven here")
+        return self.settings.runs[0] if run is None else run
+
+    def status(self, run: int, details: bool = False) -> api.StatusReport:
+        """Returns the live counts of a run driven here; with ``details`` also nodes' offers and reasons."""
         now = time.time()
-        leased = self._leased(now)
+        leased = self._leased(run, now)
         with self._store.reading() as session:
-            limits = self._limits(session)
-            return status.status(session, self.settings.run, leased, self.settings.lease_seconds, limits, now)
+            limits = self._limits(session, run)
+            return status.status(session, run, leased, self.settings.lease_seconds, limits, now, details)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
         with self._store.reading() as session:
-            run = session.get(RunRow, run_id) if run_id == self.settings.run else None
+            run = session.get(RunRow, self.driven(run_id))
             if run is None:
-                raise missing(f"run {run_id} is not driven here")
+                raise missing(f"run {run_id} is not in the blocks that this coordinator has read yet")
             body = session.get(RulesRow, run.rules_hash)
         if body is None:
             raise missing(f"the rules of run {run_id} are not stored here yet")
@@ -117,27 +130,26 @@ class CoordinatorService:
             raise missing(f"no rules with the hash 0x{rules_hash.hex()} are stored here")
         return rules.body
 
-    def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
-        """Renews the node's lease, stores the heartbeat, and returns the node's state."""
+    def heartbeat(self, run: int, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
+        """Renews the node's lease in the run, stores the heartbeat, and returns the node's state."""
         now = time.time()
-        self._leases.grant(heartbeat.node, now + self.settings.lease_seconds if heartbeat.available else now)
+        self._leases[run].grant(heartbeat.node, now + self.settings.lease_seconds if heartbeat.available else now)
         self._store_heartbeat(heartbeat, now)
         if not heartbeat.available:
             return api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
-        leased = self._leases.held(now)
+        leased = self._leases[run].held(now)
         with self._store.reading() as session:
-            limits = self._limits(session)
-            return status.heartbeat_reply(session, self.settings.run, heartbeat.node, leased, limits, now)
+            limits = self._limits(session, run)
+            return status.heartbeat_reply(session, run, heartbeat.node, leased, limits, now)
 
-    def _limits(self, session: Session) -> ListingLimits | None:
+    def _limits(self, session: Session, run: int) -> ListingLimits | None:
         """Returns the listing limits under the run's present rules; None while those are unknown."""
-        run = session.get(RunRow, self.settings.run)
-        if run is None or (body := session.get(RulesRow, run.rules_hash)) is None:
+        row = session.get(RunRow, run)
+        if row is None or (body := session.get(RulesRow, row.rules_hash)) is None:
             return None
         if body.hash not in self._limits_by_rules:
-            self._limits_by_rules[body.hash] = ListingLimits(
-                self.settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
-            )
+            rules = decode_rules(body.body, body.hash)
+            self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
         return self._limits_by_rules[body.hash]
 
     def _store_heartbeat(self, heartbeat: api.Heartbeat, now: float) -> None:
@@ -148,22 +160,30 @@ class CoordinatorService:
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
+        offer = None if heartbeat.offer is None else heartbeat.offer.model_dump_json()
         with self._store.reading() as session:
-            last = session.get(HeartbeatRow, heartbeat.node)
-        content = (row.version, row.available, row.hardware)
-        if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
+            last, offered = session.get(HeartbeatRow, heartbeat.node), session.get(OfferRow, heartbeat.node)
+        content = (row.version, row.available, row.hardware, offer)
+        known = last and (last.version, last.available, last.hardware, None if offered is None else offered.offer)
+        if last and known == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            session.merge(row)
+            upsert(session, [row] if offer is None else [row, OfferRow(node=heartbeat.node, offer=offer)])
+            if offer is None and offered is not None:
+                session.exec(delete(OfferRow).where(col(OfferRow.node) == heartbeat.node))
 
-    def assignments(self, node: int) -> api.Assignments:
-        """Returns the rounds that wait for the node's work."""
+    def assignments(self, run: int, node: int) -> api.Assignments:
+        """Returns the run's rounds that wait for the node. Raises ``Refused`` for a banned node that has none."""
+        now = time.time()
         with self._store.reading() as session:
-            return assignments(session, self.settings.run, node, int(time.time()))
+            found = assignments(session, run, node, int(now))
+            if not found.rounds and (banned := ban_of(session, run, node, now)):
+                raise forbidden(f"node {node} is {ban_sentence(banned)}")
+            return found
 
-    def _leased(self, now: float) -> frozenset[int]:
+    def _leased(self, run: int, now: float) -> frozenset[int]:
         """Returns the leases for display; none if Redis does not answer."""
         try:
-            return self._leases.held(now)
+            return self._leases[run].held(now)
         except Unavailable:
             return frozenset()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from sqlmodel import Session, col, func, select
 
 from coordinator import tables
 from coordinator.api.refusals import missing
-from coordinator.driver.candidates import Liveness, candidate_of
+from coordinator.driver.candidates import candidate_of
+from coordinator.driver.control import hold_sentence
+from coordinator.driver.off_chain import OffChain, off_chain
 from coordinator.driver.selection import ListingLimits, exclusion_reason
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
@@ -26,8 +29,12 @@ def status(
     lease_seconds: float,
     limits: ListingLimits | None,
     now: float,
+    details: bool = False,
 ) -> StatusReport:
-    """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run."""
+    """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run.
+
+    With ``details``, nodes have their offers and the reasons why they are not listed. Earlier clients refuse those.
+    """
     run = session.get(tables.RunRow, run_id)
     cursor = session.get(tables.CursorRow, 1)
     if run is None or cursor is None:
@@ -36,7 +43,8 @@ def status(
         tables.RoundRow.run == run_id, tables.RoundRow.parent == 0, col(tables.RoundRow.state) < State.SETTLED
     )
     nodes = list(session.exec(select(tables.NodeRow).order_by(col(tables.NodeRow.id))))
-    seen, bound = liveness(session, leased), math.inf if limits is None else limits.neglect_bound
+    seen, bound = off_chain(session, run_id, leased, now), math.inf if limits is None else limits.neglect_bound
+    shown = limits if details else None
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -49,14 +57,12 @@ def status(
             for row in session.exec(select(tables.EarningRow).where(tables.EarningRow.run == run_id))
         },
         slashed_wei=_slashed(nodes),
-        nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
+        nodes=[
+            _node_status(node, seen, lease_seconds, bound, now, _details(session, node, run, seen, shown, now))
+            for node in nodes
+        ],
         waiting=opening.waiting if (opening := session.get(tables.OpeningStatusRow, run_id)) else "",
     )
-
-
-def liveness(session: Session, leased: frozenset[int]) -> Liveness:
-    """Reads the heartbeats from SQL and joins the leases."""
-    return Liveness({row.node: row for row in session.exec(select(tables.HeartbeatRow))}, leased)
 
 
 def heartbeat_reply(
@@ -67,11 +73,10 @@ def heartbeat_reply(
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
     member = session.get(tables.MemberRow, (run_id, node_id))
-    candidate = candidate_of(node, member, run, liveness(session, leased), now)
-    reason = exclusion_reason(candidate, run.version, limits)
-    if reason is None or candidate.free <= 0:
-        return HeartbeatReply(state="alive", reasons=[] if reason is None else [reason])
-    return HeartbeatReply(state="unlisted", reasons=[reason])
+    candidate = candidate_of(node, member, run, off_chain(session, run_id, leased, now, node_id), limits.needs, now)
+    reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
+    listable = reason is None or candidate.free <= 0
+    return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])
 
 
 def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
@@ -81,16 +86,34 @@ def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: tables.NodeRow, seen: Liveness, lease_seconds: float, bound: float, now: float) -> NodeStatus:
+def _details(
+    session: Session,
+    node: tables.NodeRow,
+    run: tables.RunRow,
+    seen: OffChain,
+    limits: ListingLimits | None,
+    now: float,
+) -> dict[str, Any]:
+    if node.role != Role.WORKER or limits is None:
+        return {}
+    member = session.get(tables.MemberRow, (run.id, node.id))
+    reason = exclusion_reason(candidate_of(node, member, run, seen, limits.needs, now), run.version, limits)
+    return {"reason": reason or "", "offer": seen.offers.get(node.id)}
+
+
+def _node_status(
+    node: tables.NodeRow, seen: OffChain, lease_seconds: float, bound: float, now: float, details: dict[str, Any]
+) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
         node=node.id,
         role="worker" if node.role == Role.WORKER else "validator",
         owner=node.owner,
-        state=_state(node, heartbeat, silent, lease_seconds, bound),
+        state=_state(node, heartbeat, silent, lease_seconds, bound, node.id in seen.bans),
         version=None if heartbeat is None or heartbeat.version < 0 else heartbeat.version,
         last_seen_seconds=silent,
+        **details,
     )
 
 
@@ -100,10 +123,11 @@ def _state(
     silent: float | None,
     lease_seconds: float,
     bound: float,
+    banned: bool,
 ) -> NodeState:
     if heartbeat is None or silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:
         return "late"
     excluded = not heartbeat.available or node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
-    return "unlisted" if excluded or node.bond < node.required else "alive"
+    return "unlisted" if banned or excluded or node.bond < node.required else "alive"

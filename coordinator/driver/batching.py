@@ -36,7 +36,7 @@ RETRY_SECONDS = 0.5
 
 
 class Batcher:
-    """Sends pending claims of one run. A claim that the contract refuses does not delay the others of its batch."""
+    """Sends pending claims. A claim that the contract refuses does not delay the others of its batch."""
 
     def __init__(self, store: Store, sender: Sender, delays: BatchingDelays) -> None:
         self._store = store

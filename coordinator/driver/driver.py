@@ -1,4 +1,4 @@
-"""Drives the rounds of one run: follows the chain, sends the transactions that are due, follows again.
+"""Drives the rounds of one run or several: follows the chain, sends the transactions that are due, follows again.
 
     advance: ┌─> follow the chain ──> open a round ──> relay claims ──> close, draw, tally, free ──> settle one batch
              └────────────── again while anything was sent ──────────────┘
@@ -10,6 +10,8 @@ transaction that enables another is followed by it in the same tick; settlements
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -50,12 +52,13 @@ class DueTransaction:
 
 
 class Driver:
-    """Drives one run, in one process and one thread."""
+    """Drives the runs of its ``openers``, in one process and one thread."""
 
-    def __init__(self, run: int, mirror: Mirror, sender: Sender, opener: RoundOpener, batcher: Batcher) -> None:
+    def __init__(self, mirror: Mirror, sender: Sender, openers: Iterable[RoundOpener], batcher: Batcher) -> None:
         """Reads the longest duration of a round from the chain. Raises ``Unavailable``."""
-        self._run, self._mirror, self._sender = run, mirror, sender
-        self._opener, self._batcher = opener, batcher
+        self._mirror, self._sender, self._batcher = mirror, sender, batcher
+        self._openers = deque(openers)
+        self._runs = {opener.run for opener in self._openers}
         self._not_before: dict[str, float] = {}
         self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
@@ -66,7 +69,7 @@ class Driver:
         self._sender.tend()
         for _ in range(MOST_PASSES):
             market = self._mirror.follow()
-            if self._run not in market.runs or not self._pass(market):
+            if self._runs.isdisjoint(market.runs) or not self._pass(market):
                 return
 
     def _pass(self, market: Market) -> bool:
@@ -74,7 +77,7 @@ class Driver:
         now = time.time()
         chain_time = max(self._mirror.timestamp, int(now))
         self._mirror.take_effect(chain_time)
-        moved = self._opener.advance(market, now)
+        moved = self._open(market, now)
         moved |= self._batcher.advance(market, now, chain_time)
         due = self._due(market, chain_time, time.monotonic())
         for each in due:
@@ -83,12 +86,20 @@ class Driver:
         settles = [each for each in due if each.step.verb is Verb.SETTLE]
         return moved or any(self._take(market, each) for each in settles[:1])
 
+    def _open(self, market: Market, now: float) -> bool:
+        """Opens at most one round: the market shows it, and the capacity that is left, after the next look.
+
+        The runs take turns in being first.
+        """
+        self._openers.rotate(-1)
+        return any(opener.advance(market, now) for opener in self._openers if opener.run in market.runs)
+
     def _due(self, market: Market, chain_time: int, now: float) -> list[DueTransaction]:
-        """Returns the steps due in this run's rounds, oldest round first, without those put off."""
+        """Returns the steps due in the runs' rounds, oldest round first, without those put off."""
         steps = []
         for round_id in sorted(market.live):
             round_ = market.rounds[round_id]
-            if round_.run != self._run:
+            if round_.run not in self._runs:
                 continue
             unsettled = [
                 row for row in market.submitted.get(round_id, []) if (round_id, row.batch) not in market.settled

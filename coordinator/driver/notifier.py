@@ -40,13 +40,16 @@ class Notifier:
         except RedisError as error:
             log.warning("notification_lost", error=str(error))
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Starts a thread that calls ``wake`` at each notification until ``close``."""
-        self._listener = threading.Thread(target=self._listen, args=(wake,), name="notifier", daemon=True)
+    def listen(self, wake: Callable[[], None], listening: Callable[[], bool] = lambda: True) -> None:
+        """Starts a thread that calls ``wake`` at each notification while ``listening`` holds, until ``close``."""
+        self._listener = threading.Thread(target=self._listen, args=(wake, listening), name="notifier", daemon=True)
         self._listener.start()
 
-    def _listen(self, wake: Callable[[], None]) -> None:
+    def _listen(self, wake: Callable[[], None], listening: Callable[[], bool]) -> None:
         while not self._closed.is_set():
+            if not listening():  # another process takes them
+                self._closed.wait(LISTEN_SECONDS)
+                continue
             try:
                 if self._redis.blpop([self._key], timeout=LISTEN_SECONDS):
                     self._redis.delete(self._key)  # one wake-up serves all pending notifications

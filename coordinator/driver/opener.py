@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from itertools import takewhile
 
 import structlog
-from sqlmodel import select
 
-from coordinator.driver.candidates import Liveness, candidates
+from coordinator.driver.candidates import candidates
+from coordinator.driver.control import DRAINED, DRAINING, hold_sentence
 from coordinator.driver.leases import Leases
+from coordinator.driver.off_chain import OffChain, off_chain
 from coordinator.driver.pacing import (
     STARVED_SECONDS,
     PacingLimits,
@@ -21,12 +23,13 @@ from coordinator.driver.pacing import (
     rounds_ahead,
     starvation,
 )
-from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
+from coordinator.driver.selection import Candidate, ListingLimits, bounded_by_speed, divide, exclusion_reason
 from coordinator.mirror.market import Market
-from coordinator.settings import CoordinatorSettings
-from coordinator.store import Store
-from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
-from protocol.chain.structs import most_reserved
+from coordinator.settings import CoordinatorSettings, HookKind
+from coordinator.store import Store, upsert
+from coordinator.tables import CursorRow, HoldRow, OpeningStatusRow, RoundRow, RunRow, WorkPhaseRow
+from coordinator.webhooks.outbox import HookOutbox
+from protocol.chain.structs import State, most_reserved
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
@@ -34,6 +37,9 @@ from protocol.wire.assignments import pack_assignments
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
+
+PHASE_SECONDS = 60.0
+"""Time between looks at the length of the work phases on chain."""
 
 RETRY_SECONDS = 1.0
 """Pause after the contract refused an opening, for example for lack of validators or bonds."""
@@ -43,12 +49,15 @@ class RoundOpener:
     """Opens the rounds of one run."""
 
     def __init__(
-        self, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
+        self, run: int, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
     ) -> None:
+        self.run = run
         self._store, self._leases, self._sender, self._settings = store, leases, sender, settings
+        self._outbox = HookOutbox.of(settings)
         self._rules_hash = rules_hash(encode_rules(rules))
         self._pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
-        self._limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
+        self._limits = ListingLimits.of(rules, settings.version_lag)
+        self._phase: tuple[float, int] = (0.0, 0)
         self._waiting: str | None = None
         self._not_before = 0.0
         self._tries = 0
@@ -60,9 +69,9 @@ class RoundOpener:
         """Opens a round if one is due and possible. Returns True if it opened one."""
         if time.monotonic() < self._not_before:
             return False
-        run = market.runs[self._settings.run]
+        run = market.runs[self.run]
         progress, pacing = run_progress(run, self._settings.jobs_per_round), self._pacing
-        waiting = end_reason(progress, pacing) or self._obstacle(market, run)
+        waiting = self._held(market, run.id, now) or end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
             fresh = self._usable_rounds(market, run)
             count = in_flight(fresh, run.version, pacing.async_level)
@@ -73,6 +82,24 @@ class RoundOpener:
             waiting = funding_shortfall(progress) or self._open(market, run, now)
         self._report(waiting or "")
         return waiting is None
+
+    def _held(self, market: Market, run: int, now: float) -> str:
+        """Returns the reason of the operator's hold; notes that a draining run has drained."""
+        with self._store.reading() as session:
+            held = session.get(HoldRow, run)
+            read_up_to = session.get(CursorRow, 1)
+        if held is None or held.state != DRAINING or any(market.rounds[each].run == run for each in market.live):
+            return hold_sentence(held)
+        # A round that this process opened may be in a block that the mirror has not read.
+        if self._sender.unfinished() or read_up_to is None or read_up_to.number < self._sender.newest_block():
+            return hold_sentence(held)
+        with self._store.writing() as session:
+            held = session.get(HoldRow, run)
+            if held is not None and held.state == DRAINING:
+                held.state, held.since = DRAINED, now
+                self._outbox.announce(session, HookKind.DRAINED, run, now, why=held.why)
+        log.info("run_drained", run=run)
+        return hold_sentence(held)
 
     def _obstacle(self, market: Market, run: RunRow) -> str | None:
         """Returns a reason against any round that this process cannot remove, or None."""
@@ -114,19 +141,34 @@ class RoundOpener:
             self._tries += 1
             self._not_before = time.monotonic() + RETRY_SECONDS
             return str(refusal)
-        log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
+        log.info("round_opened", run=run.id, step=run.step + 1, version=run.version, workers=len(able))
         return None
 
     def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
-        seen = self._liveness(now)
-        found = candidates(market.nodes, market.members, run, seen, now)
-        return [each for each in found if exclusion_reason(each, run.version, self._limits) is None]
+        self._note_work_phase(run.id)
+        seen = self._off_chain(run.id, now)
+        found = candidates(market.nodes, market.members, run, seen, self._limits.needs, now)
+        owed = jobs_owed(market)
+        able = [each for each in found if exclusion_reason(each, run.version, self._limits) is None]
+        return [each for each in (bounded_by_speed(one, owed[one.node]) for one in able) if each.free > 0]
 
-    def _liveness(self, now: float) -> Liveness:
+    def _note_work_phase(self, run: int) -> None:
+        """Stores the length of the run's work phases for all processes, if it is new."""
+        read_at, known = self._phase
+        if known and time.monotonic() - read_at < PHASE_SECONDS:
+            return
+        seconds = self._sender.chain.latest().run(run).terms.work_seconds
+        if seconds != known:
+            with self._store.writing() as session:
+                upsert(session, [WorkPhaseRow(run=run, seconds=seconds)])
+        self._phase = time.monotonic(), seconds
+
+    def _off_chain(self, run: int, now: float) -> OffChain:
+        leased = self._leases.held(now)
         with self._store.reading() as session:
-            heartbeats = {row.node: row for row in session.exec(select(HeartbeatRow))}
+            found = off_chain(session, run, leased, now)
             session.expunge_all()
-        return Liveness(heartbeats, self._leases.held(now))
+        return found
 
     def _report(self, waiting: str) -> None:
         """Reports a new reason for waiting, in the log and in SQL."""
@@ -134,9 +176,20 @@ class RoundOpener:
             return
         self._waiting = waiting
         if waiting:
-            log.info("opening_waits", why=waiting)
+            log.info("opening_waits", run=self.run, why=waiting)
         with self._store.writing() as session:
-            session.merge(OpeningStatusRow(run=self._settings.run, waiting=waiting))
+            upsert(session, [OpeningStatusRow(run=self.run, waiting=waiting)])
+
+
+def jobs_owed(market: Market) -> Counter[int]:
+    """Counts the jobs of open rounds that each node has not submitted yet."""
+    owed: Counter[int] = Counter()
+    for round_ in (market.rounds[each] for each in market.live):
+        if round_.state == State.OPEN:
+            for listing in market.listings[round_.id]:
+                jobs = (1 << listing.count) - 1 << listing.first
+                owed[listing.node] += (jobs & ~round_.submitted).bit_count()
+    return owed
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+from coordinator.driver.matching import JobNeeds
 from protocol.wire.assignments import Listing
+from protocol.wire.rules import Rules
 
 GOLDEN = 0x9E3779B97F4A7C15
 """The golden ratio's fraction in units of 2**-64: its multiples are spread evenly, however many are taken."""
@@ -27,6 +29,9 @@ class Candidate:
         leased: sent a heartbeat lately.
         neglect: evidence of too many void and missing jobs, in nats.
         fraudulent: fraudulent jobs in its life.
+        ban: reason and end of the operator's ban; empty without one.
+        mismatch: reason for which its offer does not match the run; empty if it does.
+        most_jobs: jobs that it can make in a work phase by its own measurement; None if that is unknown.
     """
 
     node: int
@@ -39,18 +44,29 @@ class Candidate:
     leased: bool
     neglect: float
     fraudulent: int
+    ban: str = ""
+    mismatch: str = ""
+    most_jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListingLimits:
-    """Versions that a listed node may be behind, and the evidence of neglect that excludes a node."""
+    """Versions that a listed node may be behind, the evidence of neglect that excludes one, and needs of the jobs."""
 
     version_lag: int
     neglect_bound: float
+    needs: JobNeeds = field(default_factory=JobNeeds)
+
+    @classmethod
+    def of(cls, rules: Rules, version_lag: int) -> ListingLimits:
+        """Returns the limits under a run's rules."""
+        return cls(version_lag, rules.sequential.neglect_bound, JobNeeds.of(rules))
 
 
 def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -> str | None:
     """Returns the reason for which the node is not listed at the ``newest`` checkpoint, or None if it may be."""
+    if candidate.ban:
+        return candidate.ban
     if candidate.fraudulent:
         return f"{candidate.fraudulent} of its jobs were found fraudulent"
     if not candidate.joined:
@@ -63,6 +79,8 @@ def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -
         return "has no weights loaded yet"
     if newest - candidate.version > limits.version_lag:
         return f"has loaded version {candidate.version}, the newest is {newest}"
+    if candidate.mismatch:
+        return candidate.mismatch
     if candidate.neglect >= limits.neglect_bound:
         return (
             "more of its jobs were void or never handed in than the run's rules allow an honest node: "
@@ -71,6 +89,13 @@ def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -
     if candidate.free <= 0:
         return "is at capacity"
     return None
+
+
+def bounded_by_speed(candidate: Candidate, owed: int) -> Candidate:
+    """Returns the candidate with no more free capacity than the jobs that it can make beside those it owes."""
+    if candidate.most_jobs is None:
+        return candidate
+    return replace(candidate, free=min(candidate.free, max(0, candidate.most_jobs - owed)))
 
 
 def divide(jobs: int, candidates: Sequence[Candidate], turn: int) -> tuple[Listing, ...]:

@@ -12,6 +12,8 @@ from coordinator.mirror.fold import fold
 from coordinator.mirror.market import Market, identity, is_live
 from coordinator.mirror.undoing import forget, keep, position_row, remove, undo
 from coordinator.store import Store, upsert
+from coordinator.webhooks.events import HookEvent, events_of
+from coordinator.webhooks.outbox import HookOutbox
 from protocol.chain.reading import cursor as cursors
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import BlockEvents, Rollback, Tail
@@ -21,11 +23,13 @@ from protocol.wire.rules import Sequential, decode_rules
 class Mirror:
     """The market as the chain has it, in memory and, for the API, in SQL. One process writes it.
 
+    What webhooks are told of the chain goes into their ``outbox`` with the effects of the events.
+
     ``now`` is the chain's time: that of the newest block followed.
     """
 
-    def __init__(self, chain: Chain, store: Store, confirmations: int = 0) -> None:
-        self._chain = chain
+    def __init__(self, chain: Chain, store: Store, confirmations: int = 0, outbox: HookOutbox | None = None) -> None:
+        self._chain, self._outbox = chain, outbox or HookOutbox(())
         self._store = store
         self._confirmations = confirmations
         self._tail: Tail | None = None
@@ -79,16 +83,22 @@ class Mirror:
         return Tail(self._chain, start, self._confirmations)
 
     def _take(self, blocks: list[BlockEvents], before: cursors.Cursor) -> None:
+        assert self._tail is not None
+        told: list[HookEvent] = []
         for block in blocks:
             for log in block.logs:
                 fold(self.market, log)
+                told += events_of(log, self.market.rounds, self._chain.chain_id) if self._outbox else ()
         self.timestamp = blocks[-1].block.timestamp
         with self._store.writing() as session:
             self._write(session, before)
+            self._outbox.add(session, told)
+            self._outbox.settle(session, self._tail.final_number)
 
     def _roll_back(self, back: Rollback) -> None:
         with self._store.writing() as session:
             undo(session, back.cursor)
+            self._outbox.undo(session, back.to_block)
         self._tail = self._resumed()
 
     def _write(self, session: Session, before: cursors.Cursor) -> None:

@@ -29,13 +29,13 @@ from ledger.store.database import Database
 from ledger.store.rows import fact_of
 from ledger.store.tables import TABLES
 from protocol.broadcast.fetching import fetch_file, fetch_manifest
-from protocol.broadcast.ranges import NotThere
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
 from protocol.chain.deployment import Deployment
 from protocol.errors import AssizeError, Rejected, Unavailable, accessing
 from protocol.files import write_atomically
 from protocol.masking import masked
+from protocol.transport.http import NotThere
 from protocol.wire.assignments import jobs_in
 from protocol.wire.manifest import Authority, SignedManifest, hash_chunk, parse_signed
 from protocol.wire.pins import REWARDS_FILE

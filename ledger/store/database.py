@@ -47,12 +47,14 @@ class Database:
     Args:
         where: a file's path, or a database URL; ``shown`` is that without its password.
         deployment: whose ledger it is.
+        rebuilds: whether tables of another version of Assize are emptied, to be read from the chain again; ``rebuilt``
+            is True then.
 
     Raises:
-        Misconfigured: it cannot be opened, or holds the ledger of another deployment.
+        Misconfigured: it cannot be opened, holds the ledger of another deployment, or has other tables.
     """
 
-    def __init__(self, where: str | Path, deployment: Deployment) -> None:
+    def __init__(self, where: str | Path, deployment: Deployment, rebuilds: bool = False) -> None:
         self.where = str(where)
         self.shown = PASSWORD.sub(r"\1:***@", self.where)
         self._name = f"the ledger's database {self.shown}"
@@ -68,6 +70,7 @@ class Database:
             raise Misconfigured(f"cannot open {self._name}: {reason(error)}") from error
         except (SQLAlchemyError, ImportError, OSError, ValueError, RuntimeError) as error:
             raise Misconfigured(f"cannot open {self._name}: {reason(error)}") from error
+        self.rebuilt = rebuilds and self._rebuilt()
         self._claim(Cursor(deployment.start_block, deployment.start_hash))
 
     @contextmanager
@@ -124,6 +127,16 @@ class Database:
             self._readers.wait_for(lambda: not self._reading, CLOSE_SECONDS)
         self._engine.dispose()
 
+    def _rebuilt(self) -> bool:
+        """Drops tables of this deployment that another version of Assize made, and makes them anew."""
+        with self.writing() as connection:
+            held = connection.execute(select(_POSITION.c.deployment)).scalar()
+            if held is None or held == self._identity or _without_tables(held) != _without_tables(self._identity):
+                return False
+            METADATA.drop_all(connection)
+            METADATA.create_all(connection)
+        return True
+
     def _claim(self, start: Cursor) -> None:
         # The write comes first, so that of two processes which make one database only one begins it.
         first = inserting(self._engine.dialect, _POSITION).values(id=1, deployment=self._identity)
@@ -155,6 +168,11 @@ def read_position(connection: Connection) -> Position:
     """Returns how far this database has read the chain."""
     row = connection.execute(select(_POSITION)).one()
     return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
+
+
+def _without_tables(identity: str) -> dict[str, Any]:
+    """Returns whose ledger it is, whatever the version of its tables."""
+    return {name: value for name, value in json.loads(identity).items() if name != "tables"}
 
 
 def _engine(where: str) -> Engine:

@@ -1,57 +1,34 @@
-"""Versions in an object store: S3 and what speaks it, GCS, Azure, or a directory, through ``obstore``.
+"""Versions in an object store (``protocol.transport.objects``).
 
     runs/RUN/list                         CheckpointList
     runs/RUN/checkpoints/VERSION/0xROOT   signed manifest, canonical JSON
     runs/RUN/deltas/0xROOT                signed delta, canonical JSON
     chunks/HASH                           bytes of a chunk or frame
 
-It is a source like any other, and trusted as little; only a machine's own settings name one, never a coordinator.
-Credentials and endpoints come from the environment, as the provider's own tools read them (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL`` and so on).
+It is a source like any other, and trusted as little.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Collection
 
 from protocol.broadcast.listing import listed
-from protocol.broadcast.ranges import NotThere, RangeBuffer
+from protocol.broadcast.ranges import RangeBuffer
 from protocol.broadcast.version_store import Signed, VersionStore
-from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.objects import Objects
 from protocol.wire.delta_manifest import SignedDelta
 
-SCHEMES = ("s3", "gs", "az", "file")
 PIECE_BYTES = 1 << 20
 """Bytes that are asked for in one range."""
 LOOK_SECONDS = 1.0
 """Time between two looks at a list that somebody waits for."""
 
 
-def is_object_store(url: str) -> bool:
-    """Returns whether ``url`` is one of an object store."""
-    return url.split("://", 1)[0] in SCHEMES and "://" in url
-
-
-class ObjectStore:
-    """A bucket or directory, with a prefix. Threads may share it."""
-
-    def __init__(self, url: str) -> None:
-        """Raises ``Misconfigured`` for an invalid URL, and where the package is not installed."""
-        try:
-            import obstore
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
-        except ImportError as error:
-            raise Misconfigured("object stores need the package obstore: pip install 'assize[objects]'") from error
-        self.url, self._api, self._failure = url, obstore, BaseError
-        try:
-            self._store: Any = from_url(url, mkdir=True) if url.startswith("file:") else from_url(url)
-        except (BaseError, OSError, ValueError, TypeError) as error:
-            raise Misconfigured(f"invalid object store {url!r}: {str(error).splitlines()[0]}") from error
+class ObjectStore(Objects):
+    """A source of versions. Threads may share it."""
 
     def get(self, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:
         """Returns a small object and its ETag; None if it still has the ETag ``known``, after the time a path waits.
@@ -63,19 +40,13 @@ class ObjectStore:
         """
         key, wait = _key(path)
         give_up = time.monotonic() + wait
-        while True:
-            with self._reaching(key):
-                found = self._api.head(self._store, key)
-            tag = str(found["e_tag"] or f"{found['last_modified']}-{found['size']}")
-            if tag != known:
-                break
+        while (found := self.head(key)).tag == known:
             if time.monotonic() >= give_up:
                 return None
             time.sleep(min(LOOK_SECONDS, max(0.0, give_up - time.monotonic())))
-        if found["size"] > limit:
+        if found.size > limit:
             raise Rejected(f"{self.url}/{key} has more than {limit} bytes")
-        with self._reaching(key):
-            return bytes(self._api.get(self._store, key).bytes()), tag
+        return self.read(key), found.tag
 
     def receive(self, path: str, part: RangeBuffer, arrived: Callable[[int], None]) -> None:
         """Receives what ``part`` lacks of the object at ``path``; ``arrived`` is told of each piece's bytes.
@@ -85,39 +56,12 @@ class ObjectStore:
         """
         key, _ = _key(path)
         while part.filled < len(part.memory):
-            end = min(part.filled + PIECE_BYTES, len(part.memory))
-            with self._reaching(key):
-                data = memoryview(self._api.get_range(self._store, key, start=part.filled, end=end))
+            data = self.read_range(key, part.filled, min(part.filled + PIECE_BYTES, len(part.memory)))
             if not data:
                 raise Unavailable(f"{self.url}/{key} is shorter than its manifest says")
             part.memory[part.filled : part.filled + len(data)] = data
             part.add(len(data))
             arrived(len(data))
-
-    def put(self, key: str, data: bytes) -> None:
-        """Writes an object; raises ``Unavailable`` if the store does not take it."""
-        with self._reaching(key):
-            self._api.put(self._store, key, data)
-
-    def keys(self, prefix: str) -> set[str]:
-        """Returns the keys below a prefix."""
-        with self._reaching(prefix):
-            return {found["path"] for page in self._api.list(self._store, prefix) for found in page}
-
-    def delete(self, keys: Collection[str]) -> None:
-        """Removes objects."""
-        if keys:
-            with self._reaching("objects"):
-                self._api.delete(self._store, sorted(keys))
-
-    @contextmanager
-    def _reaching(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as error:
-            raise NotThere(f"{self.url} does not have {key}") from error
-        except (self._failure, OSError, ValueError) as error:
-            raise Unavailable(f"{self.url} does not answer for {key}: {str(error).splitlines()[0][:200]}") from error
 
 
 def mirror(store: VersionStore, runs: Collection[int], objects: ObjectStore) -> int:

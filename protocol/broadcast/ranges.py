@@ -26,10 +26,6 @@ PIECE_BYTES = 256 << 10
 """Bytes received between two looks at the time."""
 
 
-class NotThere(Unavailable):
-    """A source that answers without what it was asked for."""
-
-
 class RangeBuffer:
     """The memory for one body, of which the first ``filled`` bytes have arrived."""
 

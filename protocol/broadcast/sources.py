@@ -17,12 +17,13 @@ from random import Random
 import httpx
 import structlog
 
-from protocol.broadcast.object_store import ObjectStore, is_object_store
-from protocol.broadcast.ranges import NotThere, RangeBuffer, RangeClient
+from protocol.broadcast.object_store import ObjectStore
+from protocol.broadcast.ranges import RangeBuffer, RangeClient
 from protocol.broadcast.traffic import Pacer
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.http import is_http, pieces, reaching
+from protocol.transport.http import NotThere, is_http, pieces, reaching
+from protocol.transport.objects import is_object_store
 
 MEMORY = 0.7
 """Weight of the old average when a new measurement is folded in."""

@@ -144,6 +144,10 @@ class Profile:
         return self.placed(value) if written and path else value
 
 
+class PathWords:
+    """Marks a setting of text that holds a path, or several with spaces between them."""
+
+
 def at_home(path: Path) -> Path:
     """Returns a path with ``~`` replaced by the home directory that it stands for.
 

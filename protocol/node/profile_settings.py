@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from protocol.node.profile import (
     NETWORK_VARIABLE,
     SERVICES,
+    PathWords,
     Profile,
     ProfileNetwork,
     chosen_network,
@@ -83,7 +86,28 @@ def _in_table(profile: Profile, table: str, values: Mapping[str, Any], keys: Ite
 
 
 def _placed(profile: Profile, field: FieldInfo, value: Any) -> Any:
-    """Places a relative path in the profile's folder, if the field is one."""
+    """Places a relative path in the profile's folder, if the field is one, or several, or of tables with one."""
+    if any(isinstance(each, PathWords) for each in field.metadata):
+        return _placed_words(profile, value)
+    table = next((kind for kind in typing.get_args(field.annotation) if _is_table(kind)), None)
+    if table is not None and isinstance(value, list):
+        return [_placed_table(profile, table, each) if isinstance(each, dict) else each for each in value]
     alternatives = typing.get_args(field.annotation) if isinstance(field.annotation, types.UnionType) else ()
     is_path = Path in (field.annotation, *alternatives)
     return profile.placed(value) if is_path and isinstance(value, str) and value else value
+
+
+def _placed_words(profile: Profile, value: Any) -> Any:
+    """Places each of several paths: those of a list, or of text with spaces that is not itself a file."""
+    if isinstance(value, str):
+        value = [value] if profile.placed(value).exists() else shlex.split(value)
+    return [str(profile.placed(str(each))) for each in value] if isinstance(value, list) else value
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _placed_table(profile: Profile, table: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    fields = table.model_fields
+    return {key: _placed(profile, fields[key], value) if key in fields else value for key, value in values.items()}

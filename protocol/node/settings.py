@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -24,6 +24,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from protocol.amounts import wei_of
 from protocol.errors import Misconfigured
 from protocol.node.profile import Profile
 from protocol.node.profile_settings import PlacedValue, of_chosen_network, of_profile, service_of
@@ -33,6 +34,18 @@ from protocol.node.wallet import Keystores, Wallet, default_directory, read_pass
 def settings_config(prefix: str) -> SettingsConfigDict:
     """Returns the settings configuration of a service: frozen, prefixed, unknown names refused."""
     return SettingsConfigDict(env_prefix=prefix, frozen=True, extra="forbid", env_file_encoding="utf-8")
+
+
+def _amount(text: str) -> str:
+    try:
+        wei_of(text)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+AmountText = Annotated[str, AfterValidator(_amount)]
+"""An amount as ``protocol.amounts`` reads it."""
 
 
 class NodeSettings(BaseSettings):

@@ -1,6 +1,7 @@
 """Blobs: bytes kept and fetched under a 32-byte root (artifacts and evidence), in stores named by URL.
 
     file:/path            DirectoryBlobs   <path>/<2 hex>/<64 hex>; durable before `put` returns
+    (own objects)         ObjectBlobs      <name>/<2 hex>/<64 hex> in an object store; never named by another party
     http://… https://…    HttpBlobs        <URL>0x<64 hex>; the URL ends in a slash
 
 No store verifies what it keeps: readers do, since a root commits to its blob's bytes.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,12 +25,16 @@ from protocol.deadlines import bounded, within
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
 from protocol.transport.addresses import admit, origin_of, public_only
-from protocol.transport.http import is_http, pieces, reaching
+from protocol.transport.http import NotThere, is_http, pieces, reaching
+from protocol.transport.objects import Objects
 from protocol.wire.receipts import PUBLIC_PORTS
 
 GRACE_SECONDS = 15.0
 """Longest time for a request, apart from what the blob's bytes take at the lowest speed."""
 
+
+PIECE_BYTES = 16 << 10
+"""Bytes of a piece of a file that is read in pieces."""
 
 REST_SECONDS = 60.0
 """Time for which a slow store is asked after others."""
@@ -61,6 +66,13 @@ class Blobs(Protocol):
 
     def drop(self, root: bytes) -> None:
         """Deletes the blob under ``root``, if there is one."""
+
+
+class OwnBlobs(Blobs, Protocol):
+    """A store of this party's own, from which it serves others."""
+
+    def pieces(self, root: bytes) -> tuple[int, Iterator[bytes]] | None:
+        """Returns the size of the blob under ``root``, and its bytes in pieces read as they are asked for, or None."""
 
 
 class DirectoryBlobs:
@@ -100,10 +112,72 @@ class DirectoryBlobs:
         with accessing(f"write to the blob store {self.directory}", Unavailable):
             self.path(root).unlink(missing_ok=True)
 
+    def pieces(self, root: bytes) -> tuple[int, Iterator[bytes]] | None:
+        """Returns size and pieces of the blob under ``root``, or None. See `OwnBlobs.pieces`."""
+        with accessing(f"read from the blob store {self.directory}", Unavailable):
+            try:
+                return self.path(root).stat().st_size, self._pieces(root)
+            except FileNotFoundError:
+                return None
+
     def path(self, root: bytes) -> Path:
         """Returns the file of the blob under ``root``, whether or not there is one."""
         name = root.hex()
         return self.directory / name[:2] / name
+
+    def _pieces(self, root: bytes) -> Iterator[bytes]:
+        with (
+            accessing(f"read from the blob store {self.directory}", Unavailable),
+            self.path(root).open("rb", buffering=0) as file,
+        ):
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+
+class ObjectBlobs:
+    """Blobs called ``name`` in an object store."""
+
+    def __init__(self, objects: Objects, name: str) -> None:
+        self._objects, self._name = objects, name
+
+    def put(self, root: bytes, data: bytes) -> None:
+        """Stores ``data`` under ``root``. Where a blob is already there, it stays, or the same bytes replace it."""
+        if not self.has(root):
+            self._objects.put(self._key(root), data)
+
+    def get(self, root: bytes, limit: int) -> bytes | None:
+        """Returns the blob under ``root``, or None. See `Blobs.get`."""
+        try:
+            size = self._objects.head(self._key(root)).size
+            if size > limit:
+                start = bytes(self._objects.read_range(self._key(root), 0, limit))
+                raise TooLarge(f"the blob 0x{root.hex()} has more than {limit} bytes", start)
+            return self._objects.read(self._key(root))
+        except NotThere:
+            return None
+
+    def has(self, root: bytes) -> bool:
+        """Returns whether a blob is stored under ``root``."""
+        try:
+            self._objects.head(self._key(root))
+        except NotThere:
+            return False
+        return True
+
+    def drop(self, root: bytes) -> None:
+        """Deletes the blob under ``root``, if there is one."""
+        self._objects.delete([self._key(root)])
+
+    def pieces(self, root: bytes) -> tuple[int, Iterator[bytes]] | None:
+        """Returns size and pieces of the blob under ``root``, or None. See `OwnBlobs.pieces`."""
+        try:
+            return self._objects.pieces(self._key(root))
+        except NotThere:
+            return None
+
+    def _key(self, root: bytes) -> str:
+        name = root.hex()
+        return f"{self._name}/{name[:2]}/{name}"
 
 
 class HttpBlobs:
@@ -235,12 +309,20 @@ class BlobStores:
         scheme = self._scheme(url)
         if not scheme.public:
             raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
+        return scheme.open(url, self.client_for(url, ports))
+
+    def client_for(self, url: str, ports: Collection[int] = PUBLIC_PORTS) -> httpx.Client:
+        """Returns the client for another party's URL: one that reaches public addresses only, unless it is trusted.
+
+        Raises:
+            Rejected: no http(s) URL, or one that leads to no public address or other ports.
+        """
         if not is_http(url):
-            return scheme.open(url, self._public_client)
+            raise Rejected(f"invalid URL {url[:100]!r}: expected http(s)://host/…")
         if origin_of(url) in map(origin_of, self._trusted()):
-            return scheme.open(url, self._client)
+            return self._client
         admit(url, ports)
-        return scheme.open(url, self._public_client)
+        return self._public_client
 
     def fetch(self, url: str, root: bytes, limit: int) -> bytes:
         """Returns the blob ``root`` from the store at a URL from another party.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import closing
+from http import HTTPStatus
 from typing import TypeVar
 
 import httpx
@@ -40,10 +41,15 @@ class _NotServed(Rejected):
         self.refusal = refusal
 
 
+class _Unreadable(Rejected):
+    """The coordinator does not read the body: it is invalid, or of a later version than the coordinator."""
+
+
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it drives. Without
+    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it
+    drives, and takes the first of several. Without
     a signer only the public paths work.
     """
 
@@ -78,9 +84,14 @@ class CoordinatorClient:
         """Returns whether the coordinator answers, the run it drives, and the block it has folded."""
         return _parse(api.Health, self._send("GET", "/health"))
 
-    def status(self) -> api.StatusReport:
-        """Returns the live counts."""
-        return _parse(api.StatusReport, self._send("GET", "/status", limit=STATUS_BYTES))
+    def status(self, details: bool = False) -> api.StatusReport:
+        """Returns the live counts of the client's run, or of the first one that the coordinator drives.
+
+        With ``details``, nodes have their offers and the reasons why they are not listed.
+        """
+        path = f"/status{self._of_run()}"
+        path += f"{'&' if '?' in path else '?'}details=true" if details else ""
+        return _parse(api.StatusReport, self._send("GET", path, limit=STATUS_BYTES))
 
     def run(self, run: int) -> api.RunDescription:
         """Returns what a node needs to take part in ``run``."""
@@ -92,8 +103,15 @@ class CoordinatorClient:
 
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Reports that a node is up; returns its status at the coordinator."""
-        body = heartbeat.model_dump_json().encode()
-        return _parse(api.HeartbeatReply, self._send("POST", "/heartbeats", body, signed=True))
+        plain = heartbeat.model_dump_json(exclude={"offer"}).encode()
+        body = plain if heartbeat.offer is None else heartbeat.model_dump_json().encode()
+        try:
+            answer = self._send("POST", "/heartbeats", body, signed=True)
+        except _Unreadable:  # by a coordinator of the version before, which knows no offers
+            if body == plain:
+                raise
+            answer = self._send("POST", "/heartbeats", plain, signed=True)
+        return _parse(api.HeartbeatReply, answer)
 
     def assignments(self, node: int, wait_seconds: int = 0) -> list[api.Assignment]:
         """Returns the rounds waiting for the node's work. If there are none, waits up to ``wait_seconds`` for one."""
@@ -105,6 +123,17 @@ class CoordinatorClient:
         path = f"/rounds/{round_id}/jobs/{job}/artifact"
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
         return _parse(api.ArtifactReceipt, answer).root
+
+    def ask_upload(self, round_id: int, job: int, asked: api.UploadRequest) -> api.UploadTicket:
+        """Asks to upload a job's file to the object store; `Rejected` where files are uploaded to the coordinator."""
+        body = asked.model_dump_json().encode()
+        path = f"/rounds/{round_id}/jobs/{job}/uploads"
+        return _parse(api.UploadTicket, self._send("POST", path, body, signed=True))
+
+    def uploaded(self, name: str, wait_seconds: int = 0) -> api.UploadTicket:
+        """Tells of an upload that was sent; waits up to ``wait_seconds`` for its examination."""
+        path = f"/uploads/{name}?wait={wait_seconds}"
+        return _parse(api.UploadTicket, self._send("POST", path, signed=True, extra_seconds=wait_seconds))
 
     def restore(self, round_id: int, job: int, blob: bytes) -> None:
         """Puts the blob of a submitted job back into a store that lacks it; raises `Rejected` if it does not."""
@@ -127,7 +156,7 @@ class CoordinatorClient:
 
     def blob(self, root: bytes, limit: int) -> bytes:
         """Returns head and file of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
-        blob = self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+        blob = self._send("GET", f"/artifacts/0x{root.hex()}{self._of_run()}", limit=limit)
         parse_blob(blob, root)
         return blob
 
@@ -177,6 +206,9 @@ class CoordinatorClient:
             answer = deadline.extended(pieces(response, limit, "the coordinator"))
             return _checked(response.status_code, b"".join(answer))
 
+    def _of_run(self) -> str:
+        return "" if self._run is None else f"?run={self._run}"
+
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:
             raise Misconfigured(f"{method} {path} must be signed: give the coordinator client a node key")
@@ -211,7 +243,7 @@ def _checked(status: int, data: bytes) -> bytes:
         raise Unavailable(body.error)
     if body.refusal is not None:
         raise _NotServed(body.error, body.refusal)
-    raise Rejected(body.error)
+    raise _Unreadable(body.error) if status == HTTPStatus.UNPROCESSABLE_ENTITY else Rejected(body.error)
 
 
 def _parse(body: type[_Body], data: bytes) -> _Body:

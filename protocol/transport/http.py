@@ -11,6 +11,10 @@ import httpx
 from protocol.errors import Rejected, Unavailable
 
 
+class NotThere(Unavailable):
+    """A source that answers without what it was asked for."""
+
+
 def is_http(url: str) -> bool:
     """Returns whether ``url`` is an absolute http:// or https:// URL with a host."""
     try:

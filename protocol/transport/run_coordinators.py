@@ -24,7 +24,8 @@ class RunCoordinators:
     ) -> None:
         self._signer, self._chain_id, self._rounds_address = signer, chain_id, rounds_address
         self._given = [self._client(url) for url in urls]
-        self._run_of: dict[CoordinatorClient, int] = {}
+        self._runs_of: dict[CoordinatorClient, tuple[int, ...]] = {}
+        self._of_run: dict[tuple[str, int], CoordinatorClient] = {}
         self._named: dict[int, CoordinatorClient] = {}
         self._lock = threading.Lock()
 
@@ -58,8 +59,8 @@ class RunCoordinators:
         silent: Unavailable | None = None
         for client in self._given:
             try:
-                if self._drives(client) == run:
-                    return client
+                if run in self._drives(client):
+                    return self._signing(client.base_url, run)
             except Unavailable as error:
                 silent = error
         with self._lock:
@@ -87,19 +88,26 @@ class RunCoordinators:
     def close(self) -> None:
         """Closes the connections."""
         with self._lock:
-            for client in (*self._given, *self._named.values()):
+            for client in (*self._given, *self._named.values(), *self._of_run.values()):
                 client.close()
 
     def _all(self) -> list[CoordinatorClient]:
         """Those given, and those named for other runs."""
-        driven = set(self._run_of.values())
+        driven = {run for runs in self._runs_of.values() for run in runs}
         with self._lock:
             return self._given + [client for run, client in self._named.items() if run not in driven]
 
-    def _drives(self, client: CoordinatorClient) -> int:
-        if client not in self._run_of:
-            self._run_of[client] = client.health().run
-        return self._run_of[client]
+    def _drives(self, client: CoordinatorClient) -> tuple[int, ...]:
+        if client not in self._runs_of:
+            self._runs_of[client] = client.health().driven
+        return self._runs_of[client]
+
+    def _signing(self, url: str, run: int) -> CoordinatorClient:
+        """Returns the client that signs requests to a coordinator for one of its runs."""
+        with self._lock:
+            if (url, run) not in self._of_run:
+                self._of_run[url, run] = self._client(url, run)
+            return self._of_run[url, run]
 
     def _client(self, url: str, run: int | None = None) -> CoordinatorClient:
         return CoordinatorClient(url, self._signer, self._chain_id, self._rounds_address, run)

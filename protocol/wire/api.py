@@ -1,16 +1,18 @@
 """Bodies of the coordinator's HTTP API, shared by server and clients.
 
     GET  /health                              -> Health
-    GET  /status                              -> StatusReport
+    GET  /status?run=R&details=true           -> StatusReport; with details, offers and reasons of nodes
     GET  /runs/{run}                          -> RunDescription
     GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
     GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
     PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
+    POST /rounds/{round}/jobs/{job}/uploads   signed   UploadRequest -> UploadTicket
+    POST /uploads/{name}?wait=S               signed   -> UploadTicket, once the file was uploaded
     PUT  /rounds/{round}/jobs/{job}/blob      signed   blob of what is on chain, by a juror -> ArtifactReceipt
     POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
-    GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
+    GET  /artifacts/{root}?run=R              -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 
@@ -36,6 +38,9 @@ Version = Annotated[int, Field(ge=0, lt=1 << 32)]
 Job = Annotated[int, Field(ge=0, le=255)]
 Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, Field(max_length=2000)]
+Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+HeaderName = Annotated[str, Field(pattern=r"^(content-type|x-(amz|goog|ms)-[a-z-]{1,60})$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[ -~]{0,1000}$")]
 NodeState = Literal["alive", "late", "dead", "unlisted"]
 
 
@@ -61,11 +66,20 @@ class ErrorBody(Body):
 
 
 class Health(Body):
-    """The process answers and drives ``run``; ``head`` is the newest block that it has folded."""
+    """The process answers and drives ``run``; ``head`` is the newest block that it has folded.
+
+    ``runs`` are all runs that it drives, ``run`` the first of them; absent if it is the only one.
+    """
 
     ok: bool
     run: Id
     head: int
+    runs: list[Id] | None = None
+
+    @property
+    def driven(self) -> tuple[int, ...]:
+        """The runs that it drives."""
+        return tuple(self.runs or (self.run,))
 
 
 class ChainIdentity(Body):
@@ -115,16 +129,39 @@ class Hardware(Body):
     software: dict[Annotated[str, Field(max_length=100)], Text] = {}
 
 
+class Offer(Body):
+    """Terms on which a worker takes jobs, by its own statement; never verified, since a false one costs itself alone.
+
+    device             name of the device that computes, ``memory_bytes`` its memory; 0 for unknown
+    processes          processes that serve the node
+    engine             name of the engine
+    canary             determinism class that it measured; null for none
+    tokens_per_second  speed of its last work, proofs included, and ``tokens_per_job`` of it; null before the first
+    least_price_wei    least price of a unit for which it wants jobs
+    """
+
+    device: Annotated[str, Field(max_length=200)] = ""
+    memory_bytes: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    processes: Annotated[int, Field(ge=1, le=1024)] = 1
+    engine: Annotated[str, Field(max_length=100)] = ""
+    canary: Bytes32 | None = None
+    tokens_per_second: Rate | None = None
+    tokens_per_job: Rate | None = None
+    least_price_wei: Wei = "0"
+
+
 class Heartbeat(Body):
     """A node is up and has the weights of ``version`` loaded; null before the first.
 
-    ``available`` is false while it takes no new jobs: it drains, or has its quiet hours.
+    ``available`` is false while it takes no new jobs: it drains, or has its quiet hours. Earlier
+    versions send no ``offer``, and refuse one.
     """
 
     node: NodeId
     version: Version | None
     hardware: Hardware = Hardware()
     available: bool = True
+    offer: Offer | None = None
 
 
 class HeartbeatReply(Body):
@@ -162,6 +199,33 @@ class ArtifactReceipt(Body):
     """The upload is durable; ``root`` is computed by the coordinator from the bytes."""
 
     root: Bytes32
+
+
+class UploadRequest(Body):
+    """Asks to upload the file of one job's artifact to the coordinator's object store: its size and keccak256."""
+
+    node: NodeId
+    size: Annotated[int, Field(ge=1, lt=1 << 63)]
+    file_hash: Bytes32
+
+
+class UploadTicket(Body):
+    """An upload to the coordinator's object store.
+
+    open       send ``method`` to ``url`` with ``headers`` and the file before ``expires_at``, then tell by ``name``
+    checking   the file is being examined: ask again
+    stored     the artifact is durable under ``root``
+    refused    ``why`` the file was not taken
+    """
+
+    name: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    state: Literal["open", "checking", "stored", "refused"]
+    method: Literal["PUT"] = "PUT"
+    url: Annotated[str, Field(max_length=8000)] = ""
+    headers: dict[HeaderName, HeaderValue] = {}
+    expires_at: Seconds = 0
+    root: Bytes32 | None = None
+    why: Text = ""
 
 
 class ReceiptRequest(Body):
@@ -202,7 +266,10 @@ class EvidenceReceipt(Body):
 
 
 class NodeStatus(Body):
-    """One node in the live view; ``last_seen_seconds`` is null if it was never seen."""
+    """One node in the live view; ``last_seen_seconds`` is null if it was never seen.
+
+    Only where details are asked for: its ``offer``, and the ``reason`` for which it is not listed, empty if it may be.
+    """
 
     node: NodeId
     role: Literal["worker", "validator"]
@@ -210,6 +277,8 @@ class NodeStatus(Body):
     state: NodeState
     version: Version | None = None
     last_seen_seconds: float | None = None
+    reason: Text = ""
+    offer: Offer | None = None
 
 
 class StatusReport(Body):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
-from tests.coordinator.swarm import Swarm
+from tests.coordinator.swarm import Swarm, write_settings
 
 
 @contextmanager
@@ -56,11 +55,9 @@ def mirror(swarm: Swarm, settings: CoordinatorSettings) -> None:
 def server(settings: CoordinatorSettings, core: int | None = None) -> Iterator[tuple[int, int]]:
     """The coordinator's API as a process of its own, killed at the end, on one core if given; its port and pid."""
     port, folder = free_port(), settings.state_dir.parent
-    values = settings.model_dump(mode="json", exclude_none=True) | {"port": port}
-    values |= {"keystore_directory": str(folder / "keystores"), "password_file": str(folder / "password")}
-    lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
+    own = {"port": port, "keystore_directory": folder / "keystores", "password_file": folder / "password"}
     file = settings.state_dir / "coordinator.env"
-    file.write_text("\n".join(lines) + "\n")
+    write_settings(file, settings.model_copy(update=own))
     with running([str(ROOT / "assize.py"), "coordinator", "serve", "--settings", str(file)], port, core) as pid:
         yield port, pid
 
@@ -87,7 +84,3 @@ def _answers(client: httpx.Client) -> bool:
         return client.get("/health").status_code < 500
     except httpx.TransportError:
         return False
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

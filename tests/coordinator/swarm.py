@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -262,6 +263,17 @@ def headers(
     } | changes
     audience = auth.Audience(values["chain_id"], values["rounds"], values["run"])
     return auth.sign_request(party.key, audience, method, path, body, values["nonce"], values["deadline"])
+
+
+def write_settings(file: Path, settings: CoordinatorSettings) -> None:
+    """Writes settings as the variables of a settings file."""
+    values = settings.model_dump(mode="json", exclude_none=True)
+    lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
+    file.write_text("\n".join(lines) + "\n")
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def artifact(round_: int, job: int, node: int, manifest_root: bytes = MANIFEST_ROOT) -> Artifact:

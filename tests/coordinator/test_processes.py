@@ -7,22 +7,28 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
 from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.node.wallet import Keystores
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire import api, rollout
+from protocol.wire.assignments import Leaf
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, Anvil, redis_server
-from tests.coordinator.swarm import JOBS, Swarm
+from tests.coordinator.swarm import JOBS, Party, Swarm, artifact
 from tests.coordinator.test_driver import mirror_differences
+from tests.postgresql import PostgreSQL
 from tests.typing_in import typed_here
 
 PASSWORD = "a password for tests"
@@ -163,3 +169,110 @@ def test_the_server_ends_when_told_and_answers_who_waits(swarm: Swarm, environme
     assert time.monotonic() - asked_at < 10
     assert process.returncode in (0, -signal.SIGTERM), said
     assert "Traceback" not in said
+
+
+@pytest.mark.long
+def test_rounds_go_on_whatever_becomes_of_one_driving_process_or_of_the_database(
+    swarm: Swarm, environment: dict[str, str], tmp_path: Path
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="assize-postgresql-") as folder:
+        database = PostgreSQL(Path(folder))
+        try:
+            _outlives_each(swarm, environment | {"ASSIZE_COORDINATOR_DATABASE_URL": database.url}, tmp_path, database)
+        finally:
+            database.stop()
+
+
+def _outlives_each(swarm: Swarm, environment: dict[str, str], folder: Path, database: PostgreSQL) -> None:
+    """Two API processes, and two that drive as if on two machines: killed, stopped, and without their database."""
+    started: list[subprocess.Popen[str]] = []
+    reader = swarm.chain.latest
+
+    def drive(name: str) -> subprocess.Popen[str]:
+        machine = folder / name
+        machine.mkdir(exist_ok=True)
+        own = environment | {"TMPDIR": str(machine)}
+        started.append(command(own, "coordinator", "drive", state_dir=str(machine / "state")))
+        return started[-1]
+
+    def serve() -> str:
+        port = free_port()
+        started.append(command(environment, "coordinator", "serve", port=str(port)))
+        until(lambda: listens(port), started[-1])
+        return f"http://127.0.0.1:{port}"
+
+    def comes_to(number: int, state: State, process: subprocess.Popen[str]) -> None:
+        until(lambda: reader().round_count() >= number and reader().round(number).state is state, process)
+
+    def at(url: str, worker: Party) -> CoordinatorClient:
+        deployment = swarm.chain.deployment
+        return CoordinatorClient(url, worker.key, deployment.chain_id, deployment.rounds, swarm.run)
+
+    def hand_in(number: int, worker: Party) -> None:
+        """Asks one process for the work, uploads to the other, and submits to the first."""
+        with closing(at(urls[0], worker)) as one, closing(at(urls[1], worker)) as other:
+            found = next(each for each in one.assignments(worker.node, 10) if each.round == number)
+            leaves = [
+                Leaf(job, 1_000, other.upload(number, job, rollout.encode(artifact(number, job, worker.node))))
+                for job in found.jobs
+            ]
+            one.submit(number, swarm.submission(worker, found, leaves))
+
+    def beat() -> None:
+        for worker, url in zip(swarm.workers, urls, strict=True):
+            with closing(at(url, worker)) as client:
+                client.heartbeat(api.Heartbeat(node=worker.node, version=0))
+
+    accepted = dict.fromkeys(range(JOBS), Reason.ACCEPTED)
+    try:
+        urls = [serve(), serve()]
+        swarm.url = urls[0]
+        first = drive("first")
+        until(lambda: swarm.client(swarm.workers[0]).health().head > 0, first)
+        second = drive("second")
+        beat()
+        comes_to(2, State.OPEN, first)
+
+        hand_in(1, swarm.workers[0])
+        first.kill()
+        hand_in(1, swarm.workers[1])
+        comes_to(1, State.VOTING, second)
+
+        third = drive("first")
+        second.send_signal(signal.SIGSTOP)
+        swarm.vote(1, accepted)
+        comes_to(1, State.SETTLED, third)
+        second.send_signal(signal.SIGCONT)
+        for worker in swarm.workers:
+            hand_in(2, worker)
+        comes_to(2, State.VOTING, third)
+
+        database.stop(signal.SIGINT)
+        for url in urls:
+            answer = httpx.get(f"{url}/health", trust_env=False, timeout=30)
+            assert answer.status_code == 503
+            assert "the coordinator's database does not answer" in answer.json()["error"]
+        swarm.vote(2, accepted)
+        database.start()
+        comes_to(2, State.SETTLED, third)
+        until(lambda: swarm.client(swarm.workers[0]).status().rounds_settled == 2, third)
+        assert (second.poll(), third.poll()) == (None, None)
+        assert reader().round_count() == 2
+        sent = _sent_by(swarm, swarm.coordinator.address)
+        assert all(status == 1 for _, status in sent)
+        assert len({call for call, _ in sent}) == len(sent), "no call was sent twice"
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def _sent_by(swarm: Swarm, address: str) -> list[tuple[str, int]]:
+    """The calls that an address sent, and their status."""
+    rpc, found = swarm.anvil.rpc, []
+    for number in range(int(rpc.call("eth_blockNumber"), 16) + 1):
+        for each in rpc.call("eth_getBlockByNumber", hex(number), True)["transactions"]:
+            if each["from"].lower() == address.lower():
+                receipt = rpc.call("eth_getTransactionReceipt", each["hash"])
+                found.append((each["to"] + each["input"], int(receipt["status"], 16)))
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text, update
 
 from ledger.audit import audit
 from ledger.book import MemoryBook
@@ -17,7 +19,7 @@ from ledger.store.database import Database, read_position
 from ledger.store.index import Index, record, roll_back, stored_logs, sync
 from ledger.store.rows import find_fact, row_of
 from ledger.store.stored_book import UNDO, nothing_held
-from ledger.store.tables import TABLES
+from ledger.store.tables import TABLES, PositionRow
 from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.events import Log
 from protocol.chain.reading.client import Chain
@@ -130,6 +132,28 @@ def test_a_database_of_another_deployment_is_refused(chain: Chain, database: Dat
     other = replace(chain.deployment, start_hash=bytes(32))
     with pytest.raises(Misconfigured, match="another deployment"):
         Database(database.where, other)
+
+
+@IN_BOTH
+def test_tables_of_another_version_are_refused_or_read_from_the_chain_again(
+    market: Market, story: Story, chain: Chain, database: Database
+) -> None:
+    sync(chain, database)
+    before = rows(database)
+    with database.writing() as connection:
+        position = connection.execute(select(PositionRow.deployment)).scalar_one()
+        older = json.dumps(json.loads(position) | {"tables": 1}, sort_keys=True)
+        connection.execute(update(PositionRow).values(deployment=older))
+        connection.execute(text("DROP TABLE service"))
+    with pytest.raises(Misconfigured, match="another version of Assize"):
+        Database(database.where, chain.deployment)
+    with closing(Database(database.where, chain.deployment, rebuilds=True)) as rebuilt:
+        assert rebuilt.rebuilt
+        sync(chain, rebuilt)
+        assert rows(rebuilt) == before
+    with closing(Database(database.where, chain.deployment, rebuilds=True)) as again:
+        assert not again.rebuilt
+        assert rows(again) == before
 
 
 def test_a_file_that_is_no_database_is_refused(chain: Chain, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import closing
 
@@ -110,6 +111,26 @@ def submission() -> api.SubmissionRequest:
     return api.SubmissionRequest(
         node=7, beacon=HEX, leaves="0x" + "00" * 41, uri="http://host/artifacts/", signature="0x" + "00" * 65
     )
+
+
+def test_an_offer_is_left_out_for_a_coordinator_that_does_not_know_it(serve, signer):
+    got = []
+
+    async def endpoint(request):
+        beat = json.loads(await request.body())
+        got.append(beat)
+        if "offer" in beat:
+            error = api.ErrorBody(error="Heartbeat: offer: Extra inputs are not permitted")
+            return Response(error.model_dump_json(), 422)
+        return Response(api.HeartbeatReply(state="alive").model_dump_json())
+
+    url = serve(Starlette(routes=[Route("/heartbeats", endpoint, methods=["POST"])])).url
+    with closing(CoordinatorClient(url, signer, CHAIN_ID, ROUNDS, RUN)) as client:
+        assert client.heartbeat(api.Heartbeat(node=7, version=None, offer=api.Offer())).state == "alive"
+    assert [sorted(beat) for beat in got] == [
+        ["available", "hardware", "node", "offer", "version"],
+        ["available", "hardware", "node", "version"],
+    ]
 
 
 def test_every_signed_path_is_answered_to_the_right_key(client, coordinator):

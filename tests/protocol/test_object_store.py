@@ -9,12 +9,13 @@ from contextlib import closing, suppress
 import pytest
 
 from protocol.broadcast.listing import listed
-from protocol.broadcast.object_store import ObjectStore, is_object_store, mirror
+from protocol.broadcast.object_store import ObjectStore, mirror
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import Misconfigured, Unavailable
+from protocol.transport.objects import is_object_store
 from tests.protocol.test_deltas import RUN, Origin, fetched
 from tests.protocol.test_shardcast import contents, wait_for
 

@@ -108,6 +108,8 @@ class Tail:
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
         self.head_number = self.cursor.number
         """Height of the chain at the last ``poll``."""
+        self.final_number = 0
+        """Height of its newest final block then."""
         self._contract_of = chain.deployment.contract_names()
         self._unclear = 0
 
@@ -166,7 +168,7 @@ class Tail:
 
     def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
         head, final = self._chain.head_and_final()
-        self.head_number = head.number
+        self.head_number, self.final_number = head.number, final
         if head.hash == self.cursor.hash:
             return []
         target = min(head.number - self._confirmations, self.cursor.number + max_blocks)

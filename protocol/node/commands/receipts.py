@@ -82,7 +82,7 @@ def _asked(part: Part, url: str, key: str, time: int, signature: bytes, job: int
     root = next(leaf.root for leaf in unpack_leaves(part.leaves) if leaf.job == job)
     receipt = PartReceipt(round=part.round, node=part.node, leaves=part.leaves, time=time, signature=signature)
     refusal, answered = None, "serves the artifact"
-    with closing(CoordinatorClient(url)) as client:
+    with closing(CoordinatorClient(url, run=part.run)) as client:
         try:
             refusal = client.refusal(root)
         except (Unavailable, Rejected) as error:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from protocol.amounts import wei_of
-from protocol.errors import Misconfigured
 from protocol.node.notices.notice import NoticeFigures, NoticeKind
-from protocol.node.settings import NodeSettings, settings_config
-
-
-def _amount(text: str) -> str:
-    try:
-        wei_of(text)
-    except Misconfigured as error:
-        raise ValueError(str(error)) from error
-    return text
-
-
-AmountText = Annotated[str, AfterValidator(_amount)]
+from protocol.node.settings import AmountText, NodeSettings, settings_config
 
 
 class NoticesSettings(NodeSettings):
