@@ -31,7 +31,7 @@ class KeptBlobs:
         url = settings.objects
         if not url:
             return cls._of(_in_directory(settings.state_dir))
-        if not is_object_store(url):
+        if not is_object_store(url) or (url.startswith("file:") and not url.startswith("file:///")):
             raise Misconfigured(
                 f"invalid objects {url!r}: expected s3://, gs:// or az://bucket/prefix, or file:///path"
             )

@@ -164,8 +164,9 @@ class Worker:
         self.releases.close()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
-        for connected in (*self.uploaders, *self.stores):
-            connected.close()
+        for uploader in self.uploaders:
+            uploader.close()
+            uploader.client.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 

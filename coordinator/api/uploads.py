@@ -45,7 +45,7 @@ LATE_SECONDS = 60
 """Time after an upload's expiry until which the node may still tell of it: it may have ended just before."""
 
 REORDER_SECONDS = 10.0
-"""Time after which an examination is ordered again while its node asks: the queue may have lost it."""
+"""Time after which an upload's examination is ordered again, as the queue may have lost it; never more often."""
 
 
 class Uploads:
@@ -138,7 +138,7 @@ class Uploads:
             if row.state == "open":
                 if now > row.expires_at + LATE_SECONDS:
                     raise missing(f"upload expired {now - row.expires_at:.0f} s ago: ask for another")
-                row.state, row.ordered_at = "checking", 0.0
+                row.state = "checking"
             if row.state == "checking" and now - row.ordered_at > REORDER_SECONDS:
                 row.ordered_at, order = now, True
         if order and self._queue is not None:
