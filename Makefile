@@ -193,8 +193,8 @@ calibrate: .venv/.localnet .venv/.vllm $(if $(MODEL),model-$(MODEL))
 evms: .venv/.test .venv/evms/.stamp contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.evms $(if $(BLOCKS),--only $(BLOCKS))
 
-network: .venv/.test contracts/node_modules/.stamp
-	@$(BIN)/python -m tests.network $(if $(VERSIONS),--versions $(VERSIONS))
+network: .venv/.test .venv/s3/.stamp contracts/node_modules/.stamp $(EXPLORER)
+	@$(BIN)/python -m tests.network $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(STORE),--store $(STORE))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.gas

@@ -136,15 +136,12 @@ class Ground:
         return {}
 
     def end(self) -> None:
-        """Ends every process that is still there."""
+        """Ends every process that is still there at once, as when a machine is switched off."""
         found = [process for site in self.sites.values() for process in _processes(site)]
         for process in found:
             with contextlib.suppress(psutil.Error):
-                process.terminate()
-        _, alive = psutil.wait_procs(found, GRACE_SECONDS)
-        for process in alive:
-            with contextlib.suppress(psutil.Error):
                 process.kill()
+        psutil.wait_procs(found, GRACE_SECONDS)
         for started in self.started:
             started.wait()
 
@@ -201,7 +198,7 @@ def ground(plan_of: Callable[[str], Plan], separate: bool, seed: int = 1) -> Ite
 @contextmanager
 def _linked(made: Ground, between: Sequence[str], seed: int) -> Iterator[None]:
     """Runs the link in the namespace between the hosts."""
-    forwards = [(each.public, each.own, each.port) for each in made.plan.forwards()]
+    forwards = [(each.public, each.own, each.port, each.behind) for each in made.plan.forwards()]
     told = {"forwards": forwards, "shares": made.plan.shares(), "lost": LOST, "seed": seed}
     (made.root / "link.json").write_text(json.dumps(told))
     words = (sys.executable, "-m", "tests.network.link", made.root / "link.json", made.root / "counts.json")

@@ -2,20 +2,21 @@
 
 python -m tests.network.link PLAN.json COUNTS.json
 
-The first file has ``forwards`` (public address, own address, port), ``shares`` (seconds by address), ``lost`` (share of
-connections) and ``seed``. It prints ``ready`` once it listens, and keeps the figures of all connections in the second.
-A lost connection is reset before its first answer is there, whichever stage it is at.
+The first file has ``forwards`` (public address, own address, port, ports behind it), ``shares`` (seconds by address),
+``lost`` (share of connections) and ``seed``. It prints ``ready`` once it listens, and keeps the figures of all
+connections in the second. A lost connection is reset before its first answer is there, whichever stage it is at.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,13 @@ class Link:
         self.shares, self.lost, self.chance = shares, lost, random.Random(seed)
         self.counts = {"connections": 0, "lost": 0, "refused": 0, "bytes": 0}
 
-    async def listen(self, public: str, own: str, port: int) -> asyncio.Server:
+    async def listen(self, public: str, own: str, port: int, behind: Sequence[int]) -> asyncio.Server:
         """Opens a port of a host."""
+        ports = itertools.cycle(behind)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                await self._carry(reader, writer, own, port)
+                await self._carry(reader, writer, own, next(ports))
             writer.transport.abort()
 
         return await asyncio.start_server(serve, public, port, limit=PIECE, backlog=256)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from deploy.localnet.services import anvil_binary
 from tests.network.ground import Ground
 from tests.network.people import LONG_SECONDS, Count, Person, address_in
 from tests.network.plan import Host
+from tests.network.services import STORE_PORT
 from tests.network.sharing import Sharing
+from tests.s3.servers import KEY, SECRET, Kind
 
 RPC_PORT, ANVIL_PORT = 8545, 18545
 CHAIN_ID = 90_210
@@ -23,7 +26,7 @@ COIN = 10**18
 OTHER, ALONE, THEIRS = "On another network", "On a machine of its own", "On machines of their own"
 HOSTS = (
     Host("chain", (RPC_PORT, 8002)),
-    Host("coordinator", (8001,)),
+    Host("coordinator", (8001, STORE_PORT), ((8001, (8011, 8012)),)),
     Host("trainer", (8710,)),
     Host("vera", (8720,)),
     Host("vito", (8720,)),
@@ -45,17 +48,26 @@ NETWORK = "--addresses addresses.json --rpc http://chain.example:8545"
 ASK = "assize ledger slashes --json"
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The versions to come to, the object store, and a model to start from; None has one made."""
+
+    versions: int
+    store: Kind
+    model: Path | None = None
+
+
 class Market:
     """All people, and what they start and see."""
 
-    def __init__(self, ground: Ground, opened: ExitStack, count: Count, versions: int, model: Path | None) -> None:
-        self.ground, self.count, self.versions, self.ready_model = ground, count, versions, model
+    def __init__(self, ground: Ground, opened: ExitStack, count: Count, wanted: Wanted) -> None:
+        self.ground, self.count, self.wanted = ground, count, wanted
         words: Mapping[str, Mapping[str, str]] = {
             "vito": {"keystore vera": "keystore vito", "vera": "vito", "vito.example": "vera.example"},
             "chain": {"vera": "viola", "viola.example": "vera.example"},
             "bob": {"alice": "bob"},
             "mallory": {"alice": "mallory"},
-            "trainer": {"--steps 10": f"--steps {versions}"},
+            "trainer": {"--steps 10": f"--steps {wanted.versions}"},
         }
         self.people = {host.name: Person(ground, host.name, opened, count, words.get(host.name, {})) for host in HOSTS}
         self.sharing = Sharing()
@@ -63,16 +75,17 @@ class Market:
     def start(self) -> None:
         """Starts everything, in the order in which one role needs another."""
         rita = self.people["trainer"]
-        if self.ready_model is None:
+        making = None
+        if self.wanted.model is None:
             making = rita.begins(rita.says("trainer", THEIRS, 0), "model")
         else:
-            shutil.copytree(self.ready_model, rita.site.folder / "assize" / "my-model")
+            shutil.copytree(self.wanted.model, rita.site.folder / "assize" / "my-model")
         self.start_chain()
         self.deploy()
         for name, person in self.people.items():
             if name != "chain":
                 person.receives(self.people["chain"], "addresses.json")
-        if self.ready_model is None:
+        if making is not None:
             making.waits_for("wrote the model", LONG_SECONDS)
         self.open_run()
         for name in ("vera", "vito"):
@@ -122,7 +135,20 @@ class Market:
         rita.types("\n".join(before))
         carol.receives(rita, "my-run/rules.json")
         carol.types(carol.says("coordinator", ALONE, 1))
+        self.start_servers()
+        carol.types(carol.says("coordinator", ALONE, 3))
         rita.begins(up, "up", "up: run 1")
+
+    def start_servers(self) -> None:
+        """Starts what the coordinator's operator has of others: a database, and an object store with its keys."""
+        host, person = self.ground.plan.own("coordinator"), self.people["coordinator"]
+        serving = (sys.executable, "-m", "tests.network.services")
+        self.ground.start("coordinator", "postgresql", (*serving, "postgresql"))
+        self.ground.start("coordinator", "store", (*serving, self.wanted.store, host))
+        keys = f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
+        (person.site.folder / "assize" / "s3.credentials").write_text(keys)
+        for label in ("postgresql", "store"):
+            self.wait_until(lambda log=person.site.folder / f"{label}.log": "ready" in log.read_text(), label, 120)
 
     def start_relay(self, name: str) -> None:
         """Starts a relay."""
@@ -141,6 +167,10 @@ class Market:
         """Makes a worker's wallet and has it join; mallory then starts a cheat in its place."""
         person = self.people[name]
         self.give(person.types(person.says("worker", OTHER, 0)))
+        person.types(person.says("worker", OTHER, 2))
+        if name == "alice":
+            person.begins(person.says("worker", "Several nodes on one machine", 1), "fleet", "left")
+            return
         join = person.says("worker", OTHER, 1)
         if name != "mallory":
             person.begins(join, "worker", "starting it")
@@ -176,7 +206,7 @@ class Market:
             if found != seen:
                 self.count.say(f"versions {found[0]}, slashes {found[1]}")
             seen = found
-            return seen[0] > self.versions and seen[1] > 0
+            return seen[0] > self.wanted.versions and seen[1] > 0
 
         self.wait_until(told, "the versions", VERSIONS_SECONDS)
         return seen
@@ -184,6 +214,5 @@ class Market:
     def audit(self) -> str:
         """Has the auditor audit, from the RPC and the address file; returns "ok", or what was found."""
         auditor = self.people["auditor"]
-        auditor.types('export PATH="$PWD/.venv/bin:$PATH"')
         shown = auditor.types(auditor.says("ledger", OTHER, 0))
         return "ok" if "ok" in shown else shown[-500:]

@@ -20,19 +20,24 @@ LEAST_MILLISECONDS, MOST_MILLISECONDS = 10, 40
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine of one party: its name, and the ports at which others may reach it."""
+    """A machine of one party: its name, and the ports at which others may reach it.
+
+    ``behind`` has ports that take the place of an open one in turn, as behind a proxy.
+    """
 
     name: str
     ports: tuple[int, ...] = ()
+    behind: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """One port that a host has open: connections to ``public`` are passed on to ``own``."""
+    """One port that a host has open: connections to ``public`` are passed on to ``own``, to ``behind`` in turn."""
 
     public: str
     own: str
     port: int
+    behind: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class Plan:
         """Yields every open port."""
         for host in self.hosts:
             for port in host.ports:
-                yield Forward(self.public(host.name), self.own(host.name), port)
+                yield Forward(self.public(host.name), self.own(host.name), port, dict(host.behind).get(port, (port,)))
 
     def share(self, name: str) -> float:
         """Returns a host's part of a delay, in seconds."""

@@ -95,7 +95,7 @@ def test_a_connection_is_late_and_comes_through_whole_unless_it_is_lost() -> Non
         link = Link({"127.0.0.1": 0.01}, lost, 1)
         behind = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = behind.sockets[0].getsockname()[1]
-        front = await link.listen("127.0.0.2", "127.0.0.1", port)
+        front = await link.listen("127.0.0.2", "127.0.0.1", port, [port])
         began = asyncio.get_running_loop().time()
         reader, writer = await asyncio.open_connection("127.0.0.2", port)
         try:
@@ -119,8 +119,11 @@ def test_a_connection_is_late_and_comes_through_whole_unless_it_is_lost() -> Non
 
 
 def test_a_plan_numbers_hosts_in_their_order() -> None:
-    plan = Plan((Host("a", (1,)), Host("b")), "127.99")
-    assert [(each.public, each.own, each.port) for each in plan.forwards()] == [("127.99.1.11", "127.99.0.11", 1)]
+    plan = Plan((Host("a", (1, 2), ((2, (3, 4)),)), Host("b")), "127.99")
+    assert [(each.public, each.own, each.port, each.behind) for each in plan.forwards()] == [
+        ("127.99.1.11", "127.99.0.11", 1, (1,)),
+        ("127.99.1.11", "127.99.0.11", 2, (3, 4)),
+    ]
 
 
 def test_the_last_address_shown_is_the_one_that_is_told() -> None:
