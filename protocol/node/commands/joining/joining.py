@@ -60,9 +60,7 @@ class Joining:
 
     def carry_out(self) -> tuple[int, str]:
         """Shows the figures, has them agreed to, and takes the steps; returns the node and the keys' password."""
-        beside = self.options.no_start and joining_steps.has_another_key(self.profile, self.name, self.settings)
-        if not beside:
-            joining_steps.refuse_another(self.profile, self.name, self.settings)
+        joining_steps.refuse_another(self.profile, self.name, self.settings)
         self._refuse_another_class()
         fees = Fees.capped(self.options.fee_cap_gwei)
         gas_price = fees.bid(self.chain.head().base_fee)
@@ -79,10 +77,7 @@ class Joining:
             node = joiner.node()
         if waiting := joining_steps.waiting_for_slot(self.chain, node):
             self._say(waiting)
-        if beside:
-            self._say(f"{self.profile.path} keeps its {self.name}: name the key {self.key} where this one is started")
-        else:
-            self._write_profile()
+        self._write_profile()
         if self.options.as_json:
             show(self._result(node, owner, key, taken), True)
         return node, self.keys.password()

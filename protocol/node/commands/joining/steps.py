@@ -237,13 +237,6 @@ def own_state_dir(table: Mapping[str, Any]) -> Path | None:
     return None if place is None or _USUAL_STATE.fullmatch(place.name) else place
 
 
-def has_another_key(profile: Profile, role: str, values: Mapping[str, Any]) -> bool:
-    """Returns whether a profile has a node of this role, network and run with another key, as one of a fleet has."""
-    there = profile.table(role)
-    alike = all(there.get(name) == values.get(name) for name in ("network", "run"))
-    return alike and "keystore" in there and placed(str(there["keystore"])) != str(values["keystore"])
-
-
 def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> None:
     """Refuses to overwrite the settings of another node in a profile.
 
