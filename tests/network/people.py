@@ -14,11 +14,13 @@ from tests.network.ground import Ground, Site
 
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}\b")
 PATIENT = """
-assize() {
-    local code=0; command assize "$@" || code=$?
-    if [ $code != 3 ] || [ "$1 $2" = "coordinator status" ]; then return $code; fi
-    echo "$@" >> ~/again; sleep 1; command assize "$@"
+patiently() {
+    local code=0; command "$@" || code=$?
+    if [ $code != 3 ] || [ "$2 $3" = "coordinator status" ]; then return $code; fi
+    echo "$@" >> ~/again; sleep 1; command "$@"
 }
+assize() { patiently assize "$@"; }
+python() { patiently python "$@"; }
 """
 """A person types a command again that did not get through, once."""
 IN_FOLDER = 'cd "$0" && exec bash --norc --noprofile -e'
