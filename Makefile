@@ -15,7 +15,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests abi lines clean
+.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
@@ -55,6 +55,7 @@ help:
 	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make alerts          the alert rules tested by promtool, and each fired by a fault on the local network   (ALERT=GasLow; Debian's prometheus)"
 	@echo "make evms            the market on a second chain: blocks of 0.25 and 12 s, logs by tens, requests refused   (BLOCKS=slow)"
+	@echo "make network         the market on nine hosts, each with addresses, delays and files of its own   (VERSIONS=2 STORE=moto)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16, MODEL=smollm2)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
@@ -198,6 +199,9 @@ alerts: .venv/.test contracts/node_modules/.stamp
 
 evms: .venv/.test .venv/evms/.stamp contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.evms $(if $(BLOCKS),--only $(BLOCKS))
+
+network: .venv/.test .venv/s3/.stamp contracts/node_modules/.stamp $(EXPLORER)
+	@$(BIN)/python -m tests.network $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(STORE),--store $(STORE))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.gas

@@ -94,7 +94,6 @@ def examine_store(settings: CoordinatorSettings) -> str:
 
 def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> tuple[Examination, ...]:
     name = f" of run {run}" if len(settings.runs) > 1 else ""
-    file = settings.rules_files[run]
     return (
         Examination(f"coordinator{name}", lambda: _coordinator(chain, key, run), "use the key that the run names"),
         Examination(f"rules{name}", lambda: _rules(settings, chain, file, run), "check ASSIZE_COORDINATOR_RULES"),

@@ -28,14 +28,14 @@ FORGETFUL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "aut
 class PostgreSQL:
     """A server with databases of its own; ``url`` is the first, whose user may make others."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    def __init__(self, folder: Path, *settings: str, port: int | None = None) -> None:
         folder.chmod(0o755)
         self._programs, self._data, self._log = _programs(folder), folder / "data", folder / "log"
         self._data.mkdir(mode=0o700)
         if _as_somebody():
             shutil.chown(self._data, **_as_somebody())
         _initialise(self._programs, self._data)
-        port = free_port()
+        port = port or free_port()
         self._options = (f"port={port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", *settings)
         self.url = f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
         self.start()
@@ -65,9 +65,9 @@ def postgresql_server(*settings: str) -> Iterator[str]:
             server.stop()
 
 
-def new_database(url: str) -> str:
+def new_database(url: str, name: str = "") -> str:
     """Makes an empty database on the server of ``url``; its URL."""
-    name = f"test_{secrets.token_hex(6)}"
+    name = name or f"test_{secrets.token_hex(6)}"
     with _connected(url) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     return f"{url.rpartition('/')[0]}/{name}"

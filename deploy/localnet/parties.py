@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, RoundsTerms
+from protocol.node.commands.contracts.terms_file import read_terms
 from protocol.wire.rules import DEFAULT_ENGINE
 
 ETHER = 10**18
 
-BOND_PER_JOB = 2 * ETHER
-VALIDATOR_BOND = 50 * ETHER
+TERMS = read_terms(Path(__file__).parents[1] / "terms" / "trial.toml")
+BOND_PER_JOB, VALIDATOR_BOND = TERMS.registry.bond_per_job, TERMS.registry.validator_bond
 VALIDATOR_MARGIN = 10 * ETHER
 """Deposit on top of the bond: a validator at the exact minimum is deactivated by the first vote it misses."""
 
-HOUR = 3600
-TERMS = ProtocolTerms(
-    RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, activation_delay=1, unbonding_delay=2 * HOUR),
-    MarketTerms(
-        notice_seconds=60,
-        max_round_seconds=HOUR,
-        min_commit_seconds=10,
-        min_reveal_seconds=10,
-        min_juror_fee=ETHER // 100,
-        max_strikes=200,
-    ),
-    RoundsTerms(
-        fraud_slash=2 * ETHER,
-        absence_penalty=ETHER // 10,
-        overturn_penalty=5 * ETHER,
-        appeal_bond=ETHER,
-        appeal_bounty=ETHER,
-    ),
-    admin_delay=HOUR,
-)
 APPEAL_MONEY = 100 * ETHER
 TRAP_MONEY = 20 * ETHER + APPEAL_MONEY
 """Deposits of a trap and a decoy, and of an appeal against a juror that missed the trap."""

@@ -109,7 +109,8 @@ def write_profile(
 ) -> Path:
     """Writes the profile of an open run's folder, with the settings of its coordinator and trainer; returns its path.
 
-    A password file that the keys were opened with is named for each of them; without one the daemons ask.
+    A password file that the keys were opened with is named for each of them; without one the daemons ask. A coordinator
+    whose key is held elsewhere runs there, with settings of its own.
     """
     folder = run.folder.absolute()
     path = folder / FILE_NAME
@@ -117,8 +118,10 @@ def write_profile(
     password: dict[str, Any] = {} if place is None else {"password_file": place}
     set_network(path, network.name, network.rpc, network.addresses)
     set_table(path, "wallet", {"keystore": parties.requester, "keystore_directory": default_directory()} | password)
-    for role, values in _settings(run, number, origin, folder).items():
-        kept = parties.kept()
+    kept, settings = parties.kept(), _settings(run, number, origin, folder)
+    for role, values in settings.items():
+        if role == "coordinator" and role not in kept:
+            continue
         own = {"keystore": kept[role]} | password if role in kept else {}
         set_table(path, role, {"run": number, "state_dir": folder / "state" / role, **own, **values})
     return path
@@ -128,7 +131,7 @@ def _settings(run: NewRun, number: int, origin: str, folder: Path) -> Mapping[st
     return {
         "coordinator": {
             "rules": folder / RULES_FILE,
-            "port": urlsplit(run.uri).port or 8000,
+            **_listening(run.uri, "host", "port", 8000),
             "origin": origin,
             "jobs_per_round": run.terms.jobs_per_round,
         },
@@ -136,6 +139,13 @@ def _settings(run: NewRun, number: int, origin: str, folder: Path) -> Mapping[st
             "model": run.model.absolute(),
             "run_file": folder / RUN_FILE,
             "coordinator_url": run.uri,
-            "origin_port": urlsplit(origin).port or 8710,
+            **_listening(origin, "origin_host", "origin_port", 8710),
         },
     }
+
+
+def _listening(url: str, host: str, port: str, usual: int) -> dict[str, Any]:
+    """Returns the settings by which a server is reached at a URL: all of this host's addresses, where it names one."""
+    parts = urlsplit(url)
+    everywhere = {} if parts.hostname in ("127.0.0.1", "localhost", "::1") else {host: "0.0.0.0"}
+    return everywhere | {port: parts.port or usual}

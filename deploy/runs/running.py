@@ -1,7 +1,7 @@
 """``assize run up``: the processes of a requester's own run under one supervisor, and what they wait for, in lines.
 
     redis                a queue on a free port, which holds leases only
-    coordinator          its API and its driver
+    coordinator          its API and its driver, unless another machine has its key
     trainer              which serves the weights, too
 
 All of them take their settings from the profile in the run's folder. Logs are in ``state/logs``.
@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,10 +54,12 @@ def run_services(folder: Path, password: str | None) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, _leave)
-    free_port(profile.table("coordinator")["port"])  # a second one here would write over what the first has noted
+    coordinator, trainer = profile.table("coordinator"), profile.table("trainer")
+    # A second one here would write over what the first has noted.
+    free_port(coordinator["port"] if coordinator else trainer.get("origin_port"))
     with _password_in_a_file(profile, password) as secret, Supervisor(profile.path.parent / "state") as supervisor:
         _start(profile, secret, supervisor)
-        say(f"up: run {profile.table('trainer')['run']}, logs in {supervisor.root / 'logs'}; Ctrl-C ends it")
+        say(f"up: run {trainer['run']}, logs in {supervisor.root / 'logs'}; Ctrl-C ends it")
         watch = RunWatch(profile, supervisor)
         while True:
             for line in watch.look():
@@ -120,23 +122,33 @@ def profile_of(folder: Path) -> Profile:
     """Returns the profile of a run's folder; raises ``Misconfigured`` if it lacks what its daemons need."""
     path = folder.absolute() / FILE_NAME
     profile = Profile.read(path)
-    tables = {role: profile.table(role) for role in NEEDED}
+    tables = {role: profile.table(role) for role in roles_of(profile)}
     missing = [f"{name} in [{role}]" for role, table in tables.items() for name in NEEDED[role] if name not in table]
     if missing:
         raise Misconfigured(
             f"{path} has no {missing[0]}: expected the folder of a run whose coordinator and trainer have their keys "
-            "here: assize run new FOLDER --open"
+            "here, or the trainer alone: assize run new FOLDER --open"
         )
     return profile
 
 
+def roles_of(profile: Profile) -> tuple[str, ...]:
+    """Returns the roles that run here: the trainer, and the coordinator unless another machine has its key."""
+    return tuple(role for role in NEEDED if role == "trainer" or profile.table(role))
+
+
 def _start(profile: Profile, secret: Path | None, supervisor: Supervisor) -> None:
-    own, port = profile.table("coordinator"), free_port()
     shared = {PROFILE_VARIABLE: str(profile.path)}
-    for role in NEEDED if secret is not None else ():
+    for role in roles_of(profile) if secret is not None else ():
         shared[f"ASSIZE_{role.upper()}_PASSWORD_FILE"] = str(secret)
-    redis_url = own.get("redis_url")
-    if redis_url is None:
+    if "coordinator" in roles_of(profile):
+        _start_coordinator(profile.table("coordinator"), shared, supervisor)
+    supervisor.start(ProcessSpec("trainer", assize("trainer", "run"), shared))
+
+
+def _start_coordinator(own: Mapping[str, Any], shared: dict[str, str], supervisor: Supervisor) -> None:
+    if own.get("redis_url") is None:
+        port = free_port()
         words = (redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "")
         queue = ProcessSpec("redis", (*words, "--dir", str(supervisor.root)))
         supervisor.start(queue)
@@ -146,13 +158,12 @@ def _start(profile: Profile, secret: Path | None, supervisor: Supervisor) -> Non
     supervisor.start(api)
     wait_until_listening(api, own["port"], supervisor)
     supervisor.start(ProcessSpec("coordinator-driver", assize("coordinator", "drive"), shared))
-    supervisor.start(ProcessSpec("trainer", assize("trainer", "run"), shared))
 
 
 @contextlib.contextmanager
 def _password_in_a_file(profile: Profile, password: str | None) -> Iterator[Path | None]:
     """Yields a private file with the password of the daemons' keys; None if the profile names one for each of them."""
-    if password is None and all("password_file" in profile.table(role) for role in NEEDED):
+    if password is None and all("password_file" in profile.table(role) for role in roles_of(profile)):
         yield None
         return
     password = password or read_password(None, "password of the coordinator's and the trainer's keys")

@@ -11,14 +11,15 @@ import functools
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-from protocol.errors import AssizeError, Misconfigured, accessing
+from protocol.errors import AssizeError, Misconfigured, Unavailable, accessing
 from protocol.node.console import EXIT_REFUSED, show
 from protocol.node.settings import NodeSettings
 from protocol.node.wallet import Wallet
@@ -28,6 +29,11 @@ LEAST_DISK_BYTES = 2 << 30
 
 METRICS_SECONDS, MOST_ANSWER_BYTES = 2.0, 1 << 20
 """Longest wait for an answer of the metrics port, and most of it that is read."""
+
+AGAIN_SECONDS = 0.3
+"""Pause before what was out of reach is looked at once more."""
+
+Found = TypeVar("Found")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line.")]
 
@@ -60,9 +66,18 @@ def examine(examinations: Iterable[Examination]) -> Iterator[Result]:
     """Carries out examinations in order; one that fails does not stop the others."""
     for each in examinations:
         try:
-            yield Result(each.name, True, each.look())
+            yield Result(each.name, True, asked_again(each.look))
         except AssizeError as error:
             yield Result(each.name, False, str(error), each.mend)
+
+
+def asked_again(look: Callable[[], Found]) -> Found:
+    """Returns what ``look`` finds; looks once more where something was out of reach, as one connection may be lost."""
+    try:
+        return look()
+    except Unavailable:
+        time.sleep(AGAIN_SECONDS)
+        return look()
 
 
 def report(results: Iterable[Result], as_json: bool) -> None:

@@ -37,16 +37,8 @@ SERVICES = ("worker", "validator", "recheck", "trainer", "coordinator", "relay",
 NETWORK_KEYS = ("rpc", "addresses")
 WALLET_KEYS = ("keystore", "password_file", "keystore_directory", "state_dir", "fee_cap_gwei")
 RELAY_KEYS = (
-    "upstream",
-    "trainer",
-    "addresses",
-    "run",
-    "state_dir",
-    "host",
-    "port",
-    "keep",
-    "metrics_port",
-    "metrics_host",
+    *("upstream", "trainer", "addresses", "run", "state_dir", "host", "port"),
+    *("keep", "keep_gib", "most_up", "most_down", "objects", "metrics_port", "metrics_host"),
 )
 LEDGER_KEYS = ("rpc_url", "addresses", "database", "state_dir", "host", "port", "metrics_port", "metrics_host")
 

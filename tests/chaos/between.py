@@ -85,15 +85,18 @@ def pass_on(asked: Asked, forward: Forward) -> Answer | None:
 
 
 class Between:
-    """One server in front of another, at ``url``; it listens on a port of its own choice unless one is given."""
+    """One server in front of another, at ``url``; it listens on a port of its own choice unless one is given.
 
-    def __init__(self, upstream: int, heard: Heard | None = None, listen_on: int = 0) -> None:
+    ``host`` is the address at which it does so.
+    """
+
+    def __init__(self, upstream: int, heard: Heard | None = None, listen_on: int = 0, host: str = "127.0.0.1") -> None:
         self._upstream = upstream
         self._heard = heard
         self._kept = threading.local()
         self._interferences: list[Interference] = []
-        self._server = _Server(("127.0.0.1", listen_on), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = _Server((host, listen_on), self._handler())
+        self.url = f"http://{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,18 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = (".git", ".localnet", "assize.toml", "auditor", "books", "build", "my-model", "rules.json", "state")
 """Entries of a checkout that commands make or that belong to a person: none of a newcomer's."""
 
+BASH = ("bash", "--norc", "--noprofile", "-e")
+
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEREDOC = re.compile(r"<<\s*'?(\w+)'?")
 
 
-def blocks(readme: str) -> list[str]:
-    """Returns the blocks of commands of a README, in order."""
-    return _BLOCK.findall((ROOT / readme).read_text())
+def blocks(readme: str, heading: str = "") -> list[str]:
+    """Returns the blocks of commands of a README, in order; with a heading those beneath it alone."""
+    text = (ROOT / readme).read_text()
+    if heading:
+        text = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], flags=re.MULTILINE)[0]
+    return _BLOCK.findall(text)
 
 
 def commands(block: str) -> list[str]:
@@ -99,12 +104,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, name: str, environment: Mapping[str, str]) -> Iterator[Terminal]:
-    """Opens a terminal in a folder, and closes it with all that runs in it."""
+def terminal(
+    folder: Path, name: str, environment: Mapping[str, str], words: Sequence[str] = BASH
+) -> Iterator[Terminal]:
+    """Opens a terminal in a folder, and closes it with all that runs in it; ``words`` start its shell."""
     log = folder.parent / f"{name}.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-e"],
+            words,
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,

@@ -63,6 +63,18 @@ def test_an_examination_that_fails_says_why_and_how_to_mend_it_and_the_rest_goes
     assert results == [Result("one", False, "no answer", "start it"), Result("two", True, "fine")]
 
 
+def test_one_lost_connection_is_no_finding() -> None:
+    answers = iter((Unavailable("disconnected"), "fine"))
+
+    def look() -> str:
+        answer = next(answers)
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+    assert list(examine((Examination("one", look),))) == [Result("one", True, "fine")]
+
+
 def test_the_report_exits_only_if_something_failed(capsys: pytest.CaptureFixture[str]) -> None:
     report([Result("one", True, "fine")], True)
     assert json.loads(capsys.readouterr().out) == [{"check": "one", "ok": True, "found": "fine", "mend": ""}]

@@ -18,6 +18,7 @@ from protocol.node.profile import SERVICES, Profile, home, located, writable
 from protocol.node.profile_edit import remove_network, set_network, set_table, use_network
 from protocol.node.settings import NodeSettings, settings_config
 from tests.conftest import ROOT
+from tests.typing_in import typed_here
 
 PROFILE = """# kept
 network = "near"
@@ -327,3 +328,12 @@ def test_config_shows_every_setting_with_its_place_and_no_password(profile: Path
     assert everything.returncode == 0, everything.stderr
     assert "[networks.near]" in everything.stdout
     assert "alice-gpu" in everything.stdout
+
+
+def test_a_relay_of_a_profile_takes_one_upstream_or_run_and_several(tmp_path: Path) -> None:
+    profile = tmp_path / "assize.toml"
+    for written, told in (("run = 2", "1 runs"), ('run = "2 3"', "2 runs"), ("run = [2, 3, 4]", "3 runs")):
+        text = '[relay]\nupstream = "http://one"\ntrainer = "0x1 0x2 0x3 0x4"\naddresses = "a"\nstate_dir = "s"\n'
+        profile.write_text(f"{text}keep_gib = 1.5\nmost_up = 5\nobjects = ''\n{written}\n")
+        done = typed_here(["relay", "serve"], {"ASSIZE_PROFILE": str(profile), "HOME": str(tmp_path)})
+        assert (done.code, f"{told} and 4 trainers" in done.err) == (2, True), done.err

@@ -53,6 +53,7 @@ def s3_server(kind: Kind, port: int = 0, host: str = "127.0.0.1", bucket: str = 
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="assize-s3-") as folder:
         variables = {**os.environ, "PYTHONPATH": str(FOLDER / "moto"), "PYTHONWARNINGS": "ignore"}
+        variables["S3_IGNORE_SUBDOMAIN_BUCKETNAME"] = "true"  # a host's name is none of a bucket
         words = _words(kind, host, port, folder, bucket)
         process = subprocess.Popen(
             words, cwd=folder, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -70,7 +71,19 @@ def _words(kind: Kind, host: str, port: int, folder: str, bucket: str) -> list[s
     if kind == "moto":
         return [sys.executable, "-m", "moto.server", "--host", host, "--port", str(port)]
     program = FOLDER / "node_modules" / "s3rver" / "bin" / "s3rver.js"
-    return ["node", str(program), "-d", folder, "-a", host, "-p", str(port), "--configure-bucket", bucket]
+    return [
+        "node",
+        str(program),
+        "-d",
+        folder,
+        "-a",
+        host,
+        "-p",
+        str(port),
+        "--no-vhost-buckets",
+        "--configure-bucket",
+        bucket,
+    ]
 
 
 def _has_bucket(server: S3Server) -> bool:

@@ -13,7 +13,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Rpc
 from protocol.chain.structs import Role
 from protocol.errors import AssizeError, Misconfigured, Unavailable
-from protocol.node.doctor import Examination, Key, Result, examine
+from protocol.node.doctor import Examination, Key, Result, asked_again, examine
 
 MOST_CLOCK_SKEW_SECONDS = 30
 LEAST_GAS_WEI = 10**15
@@ -27,7 +27,7 @@ def examine_on_chain(
 ) -> Iterator[Result]:
     """Connects, then examines chain and clock, and what a role adds; only the connection if that fails."""
     try:
-        chain = Chain.connect(rpc_url, addresses)
+        chain = asked_again(lambda: Chain.connect(rpc_url, addresses))
     except AssizeError as error:
         yield Result("chain", False, str(error), "check the RPC URL and the address file in the settings")
         return

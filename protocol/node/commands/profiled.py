@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import re
+import typing
 from collections.abc import Callable
 from inspect import Parameter
 from typing import Annotated, Any
@@ -77,6 +78,7 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
     """Returns the command with an option that chooses a network before the other options are read."""
     signature = inspect.signature(command, eval_str=True)
     options = frozenset(signature.parameters)
+    lists = {name for name, option in signature.parameters.items() if _is_list(option.annotation)}
 
     source_of: Callable[[str], Any] = dict[str, Any]().get
 
@@ -88,7 +90,8 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
         try:
             profile = Profile.current()
             profile.network(chosen_network())
-            context.default_map = command_defaults(profile, part, options)
+            found = command_defaults(profile, part, options)
+            context.default_map = {key: _several(value) if key in lists else value for key, value in found.items()}
         except AssizeError as error:
             leave(error)
 
@@ -112,6 +115,18 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
     vars(with_network)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), more])
     with_network.__annotations__ = dict(command.__annotations__) | {"network": more.annotation}
     return with_network
+
+
+def _is_list(annotation: Any) -> bool:
+    """Returns whether an option may be repeated."""
+    return any(typing.get_origin(each) is list for each in typing.get_args(annotation))
+
+
+def _several(value: Any) -> list[Any]:
+    """Returns the values that a profile's one stands for: several have spaces between them, as in a variable."""
+    if isinstance(value, list):
+        return value
+    return value.split() if isinstance(value, str) else [value]
 
 
 def _choose(network: str, source: Any) -> None:

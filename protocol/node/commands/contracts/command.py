@@ -19,6 +19,7 @@ from protocol.node.commands.connection import (
     address_of,
     connected,
     opened,
+    owner_of,
 )
 from protocol.node.commands.transaction import Planned, Row, mined, transaction, view
 from protocol.node.console import guard, note, show
@@ -61,10 +62,10 @@ def finality_of(text: str) -> int | None:
 def deploy_(
     terms_file: TermsPath,
     keystore: KeystoreName,
-    treasury: Annotated[str, typer.Option(help="Address that receives slashed bonds.")],
+    treasury: Annotated[str, typer.Option(help="Receiver of slashed bonds: an address, or a keystore.")],
     out: Annotated[Path, typer.Option(help="Address file to write; it must not exist.")],
     rpc: RpcUrl = DEFAULT_RPC,
-    admin: Annotated[str | None, typer.Option(help="The first admin and pauser; else the keystore's key.")] = None,
+    admin: Annotated[str | None, typer.Option(help="First admin and pauser, likewise; else the deployer.")] = None,
     finality: Annotated[
         str, typer.Option(metavar="BLOCKS|finalized", help="Blocks after which one is final, or the node's own tag.")
     ] = "64",
@@ -79,7 +80,7 @@ def deploy_(
     if out.exists():
         raise Misconfigured(f"{out} exists: a deployment is written to a new address file, give another --out")
     wanted, depth = read_terms(terms_file), finality_of(finality)
-    receiver, first = address_of(treasury), address_of(admin) if admin else None
+    receiver, first = owner_of(treasury), owner_of(admin) if admin else None
     wallet = opened(keystore, password_file)
     with web3_faults(rpc):
         deploying = Deploying(rpc, out.with_name(out.name + JOURNAL_SUFFIX), note)
