@@ -31,6 +31,7 @@ help:
 	@echo "make bench-pages     every page of the ledger's explorer, cold and warm, and its size   (EVENTS=100000)"
 	@echo "make bench-live      a thousand streams of the ledger's new blocks: how late, and its memory   (STREAMS=100 SECONDS=10)"
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
+	@echo "make bench-scale     coordinator and ledger at 100, 300 and 1,000 nodes, 20 minutes each: how cost grows   (NODES=20 MINUTES=3)"
 	@echo "make bench-capture   odds that a holder of validator slots has the majority of a committee"
 	@echo "make bench-power     jobs until steered rewards are found, by uplift and share of cheating owners   (HISTORIES=5)"
 	@echo "make bench-start     how long assize --help and three common commands take to start   (RUNS=21)"
@@ -55,6 +56,7 @@ help:
 	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make alerts          the alert rules tested by promtool, and each fired by a fault on the local network   (ALERT=GasLow; Debian's prometheus)"
 	@echo "make evms            the market on a second chain: blocks of 0.25 and 12 s, logs by tens, requests refused   (BLOCKS=slow)"
+	@echo "make upgrade         a running market moved from an earlier revision to this one, process by process   (FROM=ca07e5c)"
 	@echo "make network         the market on nine hosts, each with addresses, delays and files of its own   (VERSIONS=2 STORE=moto)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16, MODEL=smollm2)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
@@ -156,6 +158,9 @@ bench-pages: .venv/.test contracts/node_modules/.stamp $(EXPLORER)
 bench-live: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.live $(if $(STREAMS),--streams $(STREAMS)) $(if $(SECONDS),--seconds $(SECONDS))
 
+bench-scale: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.bench.scale $(if $(NODES),--nodes "$(NODES)") $(if $(MINUTES),--minutes $(MINUTES))
+
 bench-capture: .venv/.test
 	@$(BIN)/python -m tests.bench.capture
 
@@ -190,6 +195,9 @@ sim: .venv/.test contracts/node_modules/.stamp
 
 chaos: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.chaos $(if $(FAULT),--only $(FAULT))
+
+upgrade: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.upgrade $(if $(FROM),--from $(FROM))
 
 calibrate: .venv/.localnet .venv/.vllm $(if $(MODEL),model-$(MODEL))
 	@$(BIN)/python -m tests.zoo.calibrate $(if $(DTYPE),--dtype $(DTYPE)) $(if $(MODEL),--model $(MODEL))
