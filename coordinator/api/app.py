@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from coordinator.api.bodies import has_body
+from coordinator.api.examples import with_examples
 from coordinator.api.openapi import ERRORS
 from coordinator.api.refusals import NotHeld, Refused
 from coordinator.api.routes import router
@@ -39,6 +40,8 @@ def create_app(service: CoordinatorService) -> FastAPI:
     app = FastAPI(
         title="Assize coordinator", version="1", lifespan=lifespan, responses=ERRORS, docs_url=None, redoc_url=None
     )
+    plain = app.openapi
+    app.openapi = lambda: with_examples(plain())  # type: ignore[method-assign]
     app.state.service = service
     app.include_router(router)
     app.add_middleware(RequestTimes)

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 
 from coordinator.api.bodies import NO_BODY, check_length, mismatch
 from coordinator.api.gate import Admission, Caller
-from coordinator.api.openapi import BLOB, JSON, PARQUET, signed_by_node
+from coordinator.api.openapi import BLOB, JSON, PARQUET, answers_file, signed_by_node
 from coordinator.api.refusals import forbidden, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
@@ -66,7 +66,7 @@ async def run(request: Request, run: Id) -> api.RunDescription:
     return await run_in_threadpool(_service(request).describe, run)
 
 
-@router.get("/rules/{hash}")
+@router.get("/rules/{hash}", **answers_file(JSON))
 async def rules(request: Request, hash: Root) -> Response:
     """Return the canonical JSON of rules, by hash."""
     return Response(await run_in_threadpool(_service(request).rules, _bytes(hash)), media_type=JSON)
@@ -167,7 +167,7 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
 
 
-@router.get("/artifacts/{root}")
+@router.get("/artifacts/{root}", **answers_file(BLOB))
 async def kept_artifact(request: Request, root: Root, run: OfRun = None) -> Response:
     """Return an artifact's blob: its head, then its file; a signed refusal is for the run, or for the first one."""
     service = _service(request)
@@ -187,7 +187,7 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     return api.EvidenceReceipt(root=_bytes(root))
 
 
-@router.get("/evidence/{root}")
+@router.get("/evidence/{root}", **answers_file(JSON))
 async def kept_evidence(request: Request, root: Root) -> Response:
     """Return a juror's signed evidence, once committing has ended."""
     return await run_in_threadpool(_blob, _service(request).intake.find_evidence, _bytes(root), JSON)
