@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import IO
 
+from prometheus_client import Counter
 from sqlmodel import Session, col, func, select
 
 from coordinator.api.gate import Caller
@@ -20,6 +21,9 @@ from protocol.wire import rollout
 from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.assignments import jobs_of
 from protocol.wire.rollout import Artifact, Limits
+
+UPLOADS = Counter("assize_coordinator_uploads", "Artifacts stored")
+UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts stored")
 
 MOST_UPLOADS = 4
 """Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk."""
@@ -61,10 +65,8 @@ class ArtifactIntake:
             if session.exec(select(UploadRow.root).where(*sent).limit(1)).first() is None:  # else it may be sent again
                 self._check_quota(session, caller.node, size)
 
-    def store_artifact(
-        self, caller: Caller, round_id: int, job: int, file: IO[bytes], file_hash: bytes
-    ) -> tuple[bytes, int]:
-        """Stores one job's artifact, whose file has this hash; returns its root and the file's size in bytes.
+    def store_artifact(self, caller: Caller, round_id: int, job: int, file: IO[bytes], file_hash: bytes) -> bytes:
+        """Stores one job's artifact, whose file has this hash; returns its root.
 
         Raises:
             Refused: another node's job, the work phase has ended, or the artifact is of another job or policy.
@@ -72,8 +74,7 @@ class ArtifactIntake:
         """
         with self._store.reading() as session:
             check_assigned(self.open_round(session, caller.run, round_id), caller.node, (job,))
-        data = file.read()
-        return self.take(caller.node, round_id, job, data, file_hash), len(data)
+        return self.take(caller.node, round_id, job, file.read(), file_hash)
 
     def take(self, node: int, round_id: int, job: int, data: bytes, file_hash: bytes) -> bytes:
         """Stores the artifact of a node's job, whose file ``data`` has this hash; returns its root.
@@ -107,11 +108,17 @@ class ArtifactIntake:
             if not known:
                 self.check_count(session, artifact.round, artifact.job)
                 self._check_quota(session, artifact.node, head.size)
-        self.blobs.put(root, head.packed + data)
         upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
+        self.keep(upload, head.packed + data)
+        return root
+
+    def keep(self, upload: UploadRow, blob: bytes) -> None:
+        """Stores an artifact's checked blob; two processes may do so at once. Raises ``Unavailable``."""
+        self.blobs.put(upload.root, blob)
         with self._store.writing() as session:
             upsert(session, [upload])
-        return root
+        UPLOADS.inc()
+        UPLOADED_BYTES.inc(upload.size)
 
     def check_count(self, session: Session, round_id: int, job: int) -> None:
         """Raises ``Refused`` if a job has as many different artifacts as are stored."""

@@ -60,8 +60,8 @@ class Intake:
         if self._artifacts.blobs.has(root):
             raise conflicting(f"the artifact of job {job} of round {round_id} is here already")
 
-    def restore(self, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
-        """Stores the blob of a submitted artifact that is not here, from a juror that has it; returns root and size.
+    def restore(self, round_id: int, job: int, file: IO[bytes]) -> bytes:
+        """Stores the blob of a submitted artifact that is not here, from a juror that has it; returns its root.
 
         Raises:
             Refused: the bytes are not those that the node signed.
@@ -70,10 +70,8 @@ class Intake:
         (root, node), data = self._submitted(round_id, job), file.read()
         with refusing(unreadable):
             head, _ = parse_blob(data, root)
-        self._artifacts.blobs.put(root, data)
-        with self._store.writing() as session:
-            upsert(session, [UploadRow(round=round_id, job=job, root=root, node=node, size=head.size)])
-        return root, head.size
+        self._artifacts.keep(UploadRow(round=round_id, job=job, root=root, node=node, size=head.size), data)
+        return root
 
     def _submitted(self, round_id: int, job: int) -> tuple[bytes, int]:
         """Returns root and node of a job on chain. Raises ``Refused`` if it was not submitted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -22,8 +22,6 @@ from protocol.wire import api
 from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.canonical import validating
 
-UPLOADS = Counter("assize_coordinator_uploads", "Artifacts stored")
-UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts stored")
 CLAIMS = Counter("assize_coordinator_claims", "Submissions stored")
 
 MOST_JSON_BYTES = 256 * 1024
@@ -32,8 +30,8 @@ MOST_JSON_BYTES = 256 * 1024
 LONGEST_WAIT_SECONDS = 30
 """Longest that a request for assignments may wait."""
 
-LOOK_SECONDS = 0.1
-"""Time between two looks at an upload that is being examined."""
+FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.05, 1.0
+"""Time until the first look at an upload that is being examined, doubled with each look, and the longest."""
 
 WHOLE_BYTES = 64 << 10
 """Largest blob that is read at once; a larger one is sent in pieces, each of which costs a change of thread."""
@@ -108,9 +106,7 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     upload = (admission.caller, round_id, job)
     await run_in_threadpool(service.artifacts.check_upload, *upload)
     async with service.bodies.received(request, admission, limit) as file:
-        root, size = await service.storing(service.artifacts.store_artifact, *upload, file, admission.body)
-    UPLOADS.inc()
-    UPLOADED_BYTES.inc(size)
+        root = await service.storing(service.artifacts.store_artifact, *upload, file, admission.body)
     return api.ArtifactReceipt(root=root)
 
 
@@ -118,7 +114,8 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
 async def uploads(request: Request, round_id: Id, job: Job) -> api.UploadTicket:
     """Offer an upload of one job's artifact to the object store; 404 where artifacts come to this server."""
     caller, asked = await _signed(request, api.UploadRequest)
-    return await run_in_threadpool(_service(request).uploads.grant, caller, round_id, job, asked)
+    service = _service(request)
+    return await service.reaching_store(service.uploads.grant, caller, round_id, job, asked)
 
 
 @router.post("/uploads/{name}", openapi_extra=signed_by_node())
@@ -128,9 +125,10 @@ async def uploaded(
     """Have an uploaded file examined, and return what came of it; wait up to ``wait`` seconds for that."""
     caller, service = await _without_body(request), _service(request)
     ticket = await run_in_threadpool(service.uploads.told, caller, name)
-    until = time.monotonic() + wait
+    until, pause = time.monotonic() + wait, FIRST_LOOK_SECONDS
     while ticket.state == "checking" and time.monotonic() < until:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LOOK_SECONDS)
         ticket = await run_in_threadpool(service.uploads.ticket, name)
     return ticket
 
@@ -141,11 +139,9 @@ async def blob(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
     service = _service(request)
     limit = HEAD_BYTES + service.settings.max_artifact_bytes
     admission = await _admitted(request, limit)
-    await run_in_threadpool(service.intake.check_restoring, admission.caller, round_id, job)
+    await service.reaching_store(service.intake.check_restoring, admission.caller, round_id, job)
     async with service.bodies.received(request, admission, limit) as file:
-        root, size = await service.storing(service.intake.restore, round_id, job, file)
-    UPLOADS.inc()
-    UPLOADED_BYTES.inc(size)
+        root = await service.storing(service.intake.restore, round_id, job, file)
     return api.ArtifactReceipt(root=root)
 
 
@@ -153,7 +149,8 @@ async def blob(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
 async def receipts(request: Request, round_id: Id) -> api.StoreReceipt:
     """Sign a receipt for the artifacts of a node's leaves."""
     caller, asked = await _signed(request, api.ReceiptRequest)
-    return await run_in_threadpool(_service(request).intake.receipt, caller, round_id, asked)
+    service = _service(request)
+    return await service.reaching_store(service.intake.receipt, caller, round_id, asked)
 
 
 @router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
@@ -172,7 +169,7 @@ async def kept_artifact(request: Request, root: Root, run: OfRun = None) -> Resp
     """Return an artifact's blob: its head, then its file; a signed refusal is for the run, or for the first one."""
     service = _service(request)
     find = partial(service.intake.find_artifact, service.driven(run))
-    return await run_in_threadpool(_blob, find, _bytes(root), BLOB)
+    return await _blob(service, find, _bytes(root), BLOB)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
@@ -190,7 +187,8 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
 @router.get("/evidence/{root}", **answers_file(JSON))
 async def kept_evidence(request: Request, root: Root) -> Response:
     """Return a juror's signed evidence, once committing has ended."""
-    return await run_in_threadpool(_blob, _service(request).intake.find_evidence, _bytes(root), JSON)
+    service = _service(request)
+    return await _blob(service, service.intake.find_evidence, _bytes(root), JSON)
 
 
 def _service(request: Request) -> CoordinatorService:
@@ -225,12 +223,24 @@ async def _signed(request: Request, model: type[_Body]) -> tuple[Caller, _Body]:
         return admission.caller, _parsed(model, file.read())
 
 
-def _blob(find: Callable[[bytes], tuple[int, Iterator[bytes]]], root: bytes, media_type: str) -> Response:
-    """Returns a blob: a small one read here, a larger one to be sent piece by piece, as fast as the client reads."""
-    size, pieces = find(root)
-    if size > WHOLE_BYTES:
-        return StreamingResponse(pieces, media_type=media_type, headers={"Content-Length": str(size)})
-    return Response(b"".join(pieces), media_type=media_type)
+async def _blob(
+    service: CoordinatorService, find: Callable[[bytes], tuple[int, Iterator[bytes]]], root: bytes, media_type: str
+) -> Response:
+    """Returns a blob: a small one at once, a larger one to be sent piece by piece, as fast as the client reads."""
+
+    def start() -> tuple[int, Iterator[bytes], bytes]:
+        size, pieces = find(root)
+        return size, pieces, b"".join(pieces) if size <= WHOLE_BYTES else b""
+
+    size, pieces, whole = await service.reaching_store(start)
+    if size <= WHOLE_BYTES:
+        return Response(whole, media_type=media_type)
+
+    async def rest() -> AsyncIterator[bytes]:
+        while piece := await service.reaching_store(next, pieces, b""):
+            yield piece
+
+    return StreamingResponse(rest(), media_type=media_type, headers={"Content-Length": str(size)})
 
 
 def _parsed(model: type[_Body], body: bytes) -> _Body:

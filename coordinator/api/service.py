@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from sqlmodel import Session, col, delete
 from starlette.concurrency import run_in_threadpool
 
@@ -43,6 +45,10 @@ BEAT_SECONDS = 2.0
 MOST_STORED_AT_ONCE = 2
 """Most bodies that are parsed and stored at once: each is whole in memory for that time."""
 
+STORE_THREADS = 16
+"""Most threads that wait for the store of artifacts, apart from those of ``storing``: a store that hangs must not take
+the threads in which heartbeats are answered."""
+
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
@@ -62,6 +68,7 @@ class CoordinatorService:
         self.gate = Gate(store, [Audience(deployment.chain_id, deployment.rounds, run) for run in settings.runs])
         self.bodies = Bodies(settings.state_dir / "incoming")
         self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
+        self._store_threads = CapacityLimiter(STORE_THREADS)
         self.artifacts = ArtifactIntake.of(settings, store, blobs.artifacts, deployment)
         self.uploads = Uploads.of(settings, store, self.artifacts, blobs.objects)
         self.intake = Intake(store, self.artifacts, blobs.evidence, deployment, signer)
@@ -71,6 +78,12 @@ class CoordinatorService:
         """Calls ``store`` in a thread, once less than ``MOST_STORED_AT_ONCE`` others are running."""
         async with self._storing:
             return await run_in_threadpool(store, *args, **options)
+
+    async def reaching_store(
+        self, call: Callable[_Given, _Made], *args: _Given.args, **options: _Given.kwargs
+    ) -> _Made:
+        """Calls what may wait for the store of artifacts, in one of a few threads of its own."""
+        return await to_thread.run_sync(partial(call, *args, **options), limiter=self._store_threads)
 
     def close(self) -> None:
         """Closes the connections."""

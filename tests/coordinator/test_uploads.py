@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
@@ -45,6 +46,9 @@ from tests.coordinator.swarm import RULES, Party, Swarm, artifact
 from tests.s3.outage import Outage
 from tests.s3.servers import KINDS, environment, s3_server
 
+WITH_ONE = pytest.mark.parametrize("shop", ["s3rver"], indirect=True, scope="module")
+"""For what does not depend on the store."""
+
 
 @dataclass
 class Shop:
@@ -75,6 +79,10 @@ class Shop:
         """What checks artifacts here, with other settings."""
         blobs = ObjectBlobs(self.objects, "artifacts")
         return ArtifactIntake.of(self.settings.model_copy(update=changes), self.store, blobs, self.deployment)
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.worker.node, Role.WORKER, self.worker.key.address, self.swarm.run)
 
     @property
     def deployment(self) -> Deployment:
@@ -183,6 +191,7 @@ def test_a_worker_uploads_to_the_store_and_anyone_fetches_the_artifact(shop: Sho
     assert not (shop.settings.state_dir / "artifacts").exists()
 
 
+@WITH_ONE
 def test_a_store_at_an_address_that_nobody_allowed_is_not_sent_to(shop: Shop) -> None:
     with shop.uploader() as uploader:
         root = shop.upload(uploader, 0, file := shop.file(0, 1))
@@ -208,6 +217,7 @@ def test_a_file_of_another_size_hash_or_job_is_refused_in_one_sentence(shop: Sho
         assert shop.upload(uploader, 1, file)
 
 
+@WITH_ONE
 def test_another_node_can_neither_ask_for_a_jobs_upload_nor_tell_of_it(shop: Shop) -> None:
     file, other = shop.file(2), shop.swarm.workers[1]
     with pytest.raises(Rejected, match="wrong signer: expected node"):
@@ -269,6 +279,7 @@ def test_a_crash_between_any_two_steps_loses_nothing(shop: Shop) -> None:
     assert shop.ask(file, 4).state == "open"
 
 
+@WITH_ONE
 def test_a_store_that_answers_503_is_one_sentence_and_loses_nothing(shop: Shop) -> None:
     file = shop.file(5)
     with shop.uploader(shop.outage.url) as uploader:
@@ -284,6 +295,21 @@ def test_a_store_that_answers_503_is_one_sentence_and_loses_nothing(shop: Shop) 
         assert uploader.client.artifact(shop.upload(uploader, 5, file)) == file
 
 
+@WITH_ONE
+def test_a_store_that_hangs_keeps_no_heartbeat_waiting(shop: Shop) -> None:
+    with shop.uploader() as uploader, ThreadPoolExecutor(48) as readers:
+        root = shop.upload(uploader, 6, shop.file(6))
+        with shop.outage.down(silent=True):
+            fetched = [readers.submit(httpx.get, f"{shop.url}/artifacts/{root.hex()}", timeout=60) for _ in range(48)]
+            until(lambda: len(shop.outage._open) >= 8, 10, "readers to wait for the store")
+            began = time.monotonic()
+            uploader.client.heartbeat(bodies.Heartbeat(node=shop.worker.node, version=0))
+            assert time.monotonic() - began < 5
+            assert not any(each.done() for each in fetched)
+        assert {each.result().status_code for each in fetched} <= {200, 503}
+
+
+@WITH_ONE
 def test_a_store_that_fails_while_a_file_is_examined_is_asked_again(shop: Shop) -> None:
     ticket = shop.ask(file := shop.file(7), 7)
     assert shop.send(ticket, file) == 200
@@ -296,8 +322,9 @@ def test_a_store_that_fails_while_a_file_is_examined_is_asked_again(shop: Shop) 
     assert shop.tell(ticket).state == "stored"
 
 
+@WITH_ONE
 def test_a_node_over_its_quota_is_told_how_much_it_uses(shop: Shop) -> None:
-    caller = Caller(shop.worker.node, Role.WORKER, shop.worker.key.address)
+    caller = shop.caller
     with shop.uploader() as uploader:
         shop.upload(uploader, 0, shop.file(0, 2))
     full = shop.intake(max_node_uploads=1)
@@ -313,9 +340,10 @@ def test_a_node_over_its_quota_is_told_how_much_it_uses(shop: Shop) -> None:
         shop.intake(max_node_bytes=5000).check_upload(caller, shop.round.round, shop.round.jobs[5], 5000)
 
 
+@WITH_ONE
 def test_while_nobody_examines_uploads_they_go_to_the_coordinator(shop: Shop) -> None:
-    unattended = shop.settings.model_copy(update={"run": 99})
-    caller, file = Caller(shop.worker.node, Role.WORKER, shop.worker.key.address), shop.file(0)
+    unattended = shop.settings.model_copy(update={"run": "99"})
+    caller, file = shop.caller, shop.file(0)
     asked = bodies.UploadRequest(node=caller.node, size=len(file), file_hash=keccak(file))
     uploads = Uploads.of(unattended, shop.store, shop.artifacts, shop.objects)
     with closing(uploads), pytest.raises(Refused, match="its operator starts `assize coordinator precheck`"):
@@ -324,6 +352,7 @@ def test_while_nobody_examines_uploads_they_go_to_the_coordinator(shop: Shop) ->
     assert "until `assize coordinator precheck` runs" in examine_store(unattended)
 
 
+@WITH_ONE
 def test_a_node_has_few_uploads_open_at_once(shop: Shop) -> None:
     one = {"round": shop.round.round, "job": 0, "node": shop.worker.node, "size": 1, "file_hash": bytes(32)}
     with shop.store.writing() as session:

@@ -1,10 +1,10 @@
-"""A relay of connections in front of a store, which answers 503 to every request while it is told to."""
+"""A relay of connections in front of a store, which answers 503 while it is told to, or nothing."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -19,26 +19,29 @@ class Outage:
         self._upstream = (parts.hostname or "", parts.port or 80)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._down = threading.Event()
+        self._serve: Callable[[socket.socket], None] = self._relay
         self._open: set[socket.socket] = set()
         self.refused = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @contextmanager
-    def down(self) -> Iterator[None]:
-        """The store answers 503 meanwhile."""
-        self._down.set()
-        for connection in list(self._open):
-            _cut(connection)
+    def down(self, silent: bool = False) -> Iterator[None]:
+        """The store answers 503 meanwhile, or not at all."""
+        self._serve = self._keep_waiting if silent else self._refuse
+        self._cut_all()
         try:
             yield
         finally:
-            self._down.clear()
+            self._serve = self._relay
+            self._cut_all()
 
     def close(self) -> None:
         """Ends it."""
         _cut(self._listener)
         self._listener.close()
+        self._cut_all()
+
+    def _cut_all(self) -> None:
         for connection in list(self._open):
             _cut(connection)
 
@@ -46,8 +49,7 @@ class Outage:
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                serve = self._refuse if self._down.is_set() else self._relay
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _relay(self, client: socket.socket) -> None:
         with client, socket.create_connection(self._upstream) as server:
@@ -58,6 +60,13 @@ class Outage:
             _pump(client, server)
             back.join()
             self._open -= both
+
+    def _keep_waiting(self, client: socket.socket) -> None:
+        self._open.add(client)
+        with client, suppress(OSError):
+            while client.recv(65536):
+                pass
+        self._open.discard(client)
 
     def _refuse(self, client: socket.socket) -> None:
         """Takes one request whole, since an answer before its end may be lost, and refuses it."""
