@@ -11,10 +11,9 @@ from protocol.wire import api, auth
 JSON = "application/json"
 PARQUET = "application/vnd.apache.parquet"
 BLOB = "application/octet-stream"
-TEXT = "text/plain"
 
 BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
-FILES: dict[str, dict[str, Any]] = {JSON: {"type": "object"}, PARQUET: BINARY, BLOB: BINARY, TEXT: {"type": "string"}}
+FILES: dict[str, dict[str, Any]] = {JSON: {"type": "object"}, PARQUET: BINARY, BLOB: BINARY}
 """Schemas of bodies and answers that are files, by media type."""
 
 ERRORS: dict[int | str, dict[str, object]] = {

@@ -276,7 +276,9 @@ class Relay:
         backoff = FIRST_BACKOFF_SECONDS
         while not self._stopped.is_set():
             try:
+                answered = False
                 answer = list_from(self._sources, url, run, self._list_wait_seconds, known)
+                answered = True
                 up.set(1)
                 if answer is not None:
                     listed, known = answer
@@ -286,7 +288,7 @@ class Relay:
                 if self._stopped.is_set():
                     return
                 known = None
-                up.set(0)
+                up.set(answered)  # one that lists versions answers, whatever becomes of their chunks
                 self._log.warning("upstream_failed", run=run, upstream=url, error=repr(error))
                 self._stopped.wait(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)

@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deploy.localnet.processes import free_port, wait_until_listening
+from deploy.localnet.processes import ProcessSpec, free_port, wait_until_listening
 from ledger import facts
 from tests.chaos.invariants import broken
 from tests.chaos.network import Interposed, Network, make_small_model
@@ -42,12 +42,22 @@ STAGES = (
 """What is restarted with the new code, in this order, versions being made after each. The cheat is new."""
 
 
+NEW_SETTINGS = ("_DRAIN_SECONDS",)
+"""Ends of the names of settings that the local network gives and the old code does not have."""
+
+
 class Rolling(Interposed):
     """Starts services with the old code until they are upgraded."""
 
     def __init__(self, root: Path, old: Path) -> None:
         super().__init__(root)
         self.old, self.upgraded = old, set[str]()
+
+    def start(self, service: ProcessSpec) -> None:
+        """Starts it; the old code without the settings that it would refuse as unknown."""
+        known = {name: value for name, value in service.environment.items() if not name.endswith(NEW_SETTINGS)}
+        super().start(service if service.name in self.upgraded else replace(service, environment=known))
+        self.services[service.name] = service
 
     def _rewritten(self, name: str, value: str) -> str:
         value = super()._rewritten(name, value)
