@@ -96,7 +96,11 @@ def _of_run(settings: CoordinatorSettings, chain: Chain, key: Key, run: int) -> 
     name = f" of run {run}" if len(settings.runs) > 1 else ""
     return (
         Examination(f"coordinator{name}", lambda: _coordinator(chain, key, run), "use the key that the run names"),
-        Examination(f"rules{name}", lambda: _rules(settings, chain, settings.rules_files[run], run), "check ASSIZE_COORDINATOR_RULES"),
+        Examination(
+            f"rules{name}",
+            lambda: _rules(settings, chain, settings.rules_files[run], run),
+            "check ASSIZE_COORDINATOR_RULES",
+        ),
         Examination(f"escrow{name}", lambda: _escrow(chain, run), f"fund it: `assize run fund {run} AMOUNT`"),
     )
 

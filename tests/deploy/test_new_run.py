@@ -9,7 +9,7 @@ import pytest
 
 from deploy.runs.choices import ProtocolBounds, broken_bounds, round_cost, usual_escrow
 from deploy.runs.run_file import read_run_file
-from deploy.runs.running import profile_of
+from deploy.runs.running import profile_of, roles_of
 from protocol.chain.reading.client import Chain
 from protocol.environments.environment import at_version
 from protocol.environments.registry import environment
@@ -72,6 +72,22 @@ def test_a_new_run_is_written_opened_and_funded_with_nothing_but_a_model(
     assert int(told["the_run_costs_about_wei"]) == told["rounds_about"] * int(told["a_round_costs_at_most_wei"]) > 0
     windows = (terms.work_seconds, terms.draw_seconds, terms.commit_seconds, terms.reveal_seconds)
     assert told["windows_last_about_seconds"] == told["rounds_about"] * (sum(windows) + terms.challenge_seconds)
+
+
+def test_a_coordinator_with_its_key_elsewhere_has_no_part_of_the_folder_and_the_origin_is_reached_from_there(
+    assize: Assize, chain: Chain, small_model: Path, tmp_path: Path
+) -> None:
+    folder, elsewhere = tmp_path / "my run", "0x00000000000000000000000000000000000A5512"
+    urls = ("--uri", "http://far.example:8001", "--origin", "http://near.example:8711")
+    words = ("--model", small_model, "--coordinator", elsewhere, "--trainer", "alice", *urls, "--open", "--yes")
+    told = assize("run", "new", folder, *words, "--json").json
+    assert chain.latest().run(told["run"]).terms.coordinator == elsewhere
+    profile = profile_of(folder)
+    assert (roles_of(profile), profile.table("coordinator")) == (("trainer",), {})
+    trainer = profile.table("trainer")
+    assert (trainer["origin_host"], trainer["origin_port"]) == ("0.0.0.0", 8711)
+    assert trainer["coordinator_url"] == "http://far.example:8001"
+    assert told["next"][0] == f"assize run up '{folder}'"
 
 
 def test_a_requester_without_keys_or_tokens_is_given_both_on_a_local_chain(

@@ -45,7 +45,6 @@ assize wallet new faucet --password-file faucet.password
 """
 GIVE = "assize wallet send {address} {amount} --coin --keystore faucet --password-file faucet.password {network}"
 NETWORK = "--addresses addresses.json --rpc http://chain.example:8545"
-ASK = "assize ledger slashes --json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +192,21 @@ class Market:
 
     def watch(self) -> tuple[int, int]:
         """Waits for the last version and for the cheat's slash; returns the versions, and the slashes for fraud."""
-        chain, seen = self.people["chain"], (0, 0)
-        asking = chain.terminal("asking")
+        asking, seen = self.people["bob"].terminal("asking"), (0, 0)
         asking.finishes('export PATH="$PWD/.venv/bin:$PATH"')
+
+        def rows(words: str) -> list[dict[str, Any]]:
+            shown = asking.finishes(f"assize ledger {words} --json", LONG_SECONDS).splitlines()
+            return list(json.loads(next(line for line in shown if line.startswith("["))))
 
         def told() -> bool:
             nonlocal seen
-            found = tuple(
-                len(json.loads(asking.finishes(f"assize ledger {words} --json").strip().splitlines()[-2]))
-                for words in ("checkpoints", "slashes")
-            )
+            frauds = sum(row["cause"] == "fraud" for row in rows("slashes"))
+            found = (max((row["version"] for row in rows("checkpoints")), default=0), frauds)
             if found != seen:
-                self.count.say(f"versions {found[0]}, slashes {found[1]}")
+                self.count.say(f"version {found[0]}, {found[1]} jobs slashed for fraud")
             seen = found
-            return seen[0] > self.wanted.versions and seen[1] > 0
+            return seen[0] >= self.wanted.versions and seen[1] > 0
 
         self.wait_until(told, "the versions", VERSIONS_SECONDS)
         return seen
