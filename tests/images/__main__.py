@@ -55,7 +55,7 @@ WRITABLE = {"/tmp", "/var/tmp", "/run/lock", STATE}
 """Folders that the base lets everyone write to, and the state folder; the root file system can be read-only."""
 BUILDERS = ("gcc", "cc", "make", "pip", "pip3", "git", "curl")
 STARTING_SECONDS = 240
-HEALTHY_SECONDS = 120
+HEALTHY_SECONDS = 300
 
 HEALTHY = """
 timeout -k 5 {most} assize {words} >/tmp/log 2>&1 & daemon=$!
