@@ -37,7 +37,7 @@ class Leases:
     def count(self) -> int:
         """Returns the number of leases, those that ended lately included."""
         with _answering():
-            return cast(int, self._redis.zcard(self._key))
+            return self._redis.zcard(self._key)
 
     def held(self, now: float) -> frozenset[int]:
         """Returns the nodes whose lease is in force at ``now`` (unix seconds)."""
