@@ -46,12 +46,12 @@ OWN_FILES = """
 set -e
 ip link set lo up
 mount --bind "$1/hosts/$2" "$1/home"
-mount -t tmpfs -o size=1m,ro none "$1/hosts"
-mount -t tmpfs none /dev/shm
 mount --bind "$1/home/names" /etc/hosts
 for place in $(findmnt --raw --noheadings --output TARGET --types "no{pseudo}"); do
-    case "$place" in "$1/home" | /dev/shm) ;; *) mount -o remount,bind,ro "$place" ;; esac
+    [ "$place" = "$1/home" ] || mount -o remount,bind,ro "$place"
 done
+mount -t tmpfs -o size=1m,ro none "$1/hosts"
+mount -t tmpfs none /dev/shm
 hostname "$2"
 """
 """What a host does first: ROOT and its name are the arguments."""

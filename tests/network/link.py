@@ -36,6 +36,7 @@ class Link:
 
     def __init__(self, shares: Mapping[str, float], lost: float, seed: int) -> None:
         self.shares, self.lost, self.chance = shares, lost, random.Random(seed)
+        self._carried: set[asyncio.Task[None]] = set()  # the loop refers to a task weakly, and so does a stream
         self.counts = {"connections": 0, "lost": 0, "refused": 0, "bytes": 0}
 
     async def listen(self, public: str, own: str, port: int, behind: Sequence[int]) -> asyncio.Server:
@@ -54,6 +55,8 @@ class Link:
         delay = self.shares.get(source, UNKNOWN_SECONDS) + self.shares[own]
         self.counts["connections"] += 1
         carrying = asyncio.create_task(self._pass_on(reader, writer, own, port, delay))
+        self._carried.add(carrying)
+        carrying.add_done_callback(self._carried.discard)
         if self.chance.random() < self.lost:
             self.counts["lost"] += 1
             await asyncio.sleep(self.chance.uniform(0, 4 * delay))  # there and back twice: connected, then answered

@@ -119,8 +119,13 @@ def _flags(text: str) -> int:
 
 
 def mounts_of(process: Path) -> list[Mount]:
-    """Returns what a process has mounted."""
-    return [parse_mount(line) for line in (process / "mountinfo").read_text().splitlines()]
+    """Returns what a process has mounted, without what another mount at the same place hides."""
+    return uppermost([parse_mount(line) for line in (process / "mountinfo").read_text().splitlines()])
+
+
+def uppermost(mounts: Sequence[Mount]) -> list[Mount]:
+    """Returns the last mount at each place. PURE."""
+    return list({each.point: each for each in mounts}.values())
 
 
 def parse_mount(line: str) -> Mount:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -13,7 +14,17 @@ from tests.network.link import Link
 from tests.network.market import HOSTS
 from tests.network.people import address_in
 from tests.network.plan import Host, Plan
-from tests.network.sharing import Mount, Sharing, Use, mount_at, parse_map, parse_mount, shared, shared_mounts
+from tests.network.sharing import (
+    Mount,
+    Sharing,
+    Use,
+    mount_at,
+    parse_map,
+    parse_mount,
+    shared,
+    shared_mounts,
+    uppermost,
+)
 
 PLAN = Plan(HOSTS)
 RO = "42 1 254:0 / / ro,relatime master:1 - ext4 /dev/vda rw,discard"
@@ -67,6 +78,7 @@ def test_mounts_and_maps_are_read_as_the_kernel_writes_them() -> None:
     ]
     assert mount_at(mounts, "/home/assize") is mounts[1]
     assert mount_at(mounts, "/homes") is mounts[0]
+    assert uppermost([*mounts, replace(mounts[1], root="/other")]) == [mounts[0], replace(mounts[1], root="/other")]
     line = "7f0-7f1 rw-s 00000000 fe:00 77    /home/state.db-shm (deleted)"
     assert parse_map(line) == ((os.makedev(0xFE, 0), 77), "/home/state.db-shm (deleted)", True)
     assert parse_map("7f0-7f1 rw-p 00000000 00:00 0 [heap]") is None
