@@ -78,14 +78,14 @@ def drain(run: Annotated[int, typer.Argument(help="Id of the run.")], why: Why =
         with store.writing() as session:
             hold(session, number, DRAINING, why, time.time())
         state, told = DRAINING, ""
-        while state not in (DRAINED, ""):
+        while state == DRAINING:
             state, left = _progress(store, number)
             if left != told:
                 note(left)
             told = left
             time.sleep(LOOK_SECONDS)
-    if not state:
-        raise Rejected(f"run {number} was resumed before it had drained")
+    if state != DRAINED:
+        raise Rejected(f"run {number} was {state or 'resumed'} before it had drained")
     note(f"run {number} has drained; its requester may close it: assize run close {number}")
 
 

@@ -76,8 +76,7 @@ class Store:
             if self._check is None:
                 yield session
                 return
-            if session.get_bind().dialect.name == "postgresql":
-                session.connection().execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"))
+            keep_short(session)
             yield session
             session.flush()
             self._check(session)
@@ -126,6 +125,13 @@ def _engine(url: str) -> Engine:
         return open_engine(url, BUSY_SECONDS, PRAGMAS)
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise Misconfigured(f"database_url cannot be used: {error}") from error
+
+
+def keep_short(session: Session) -> None:
+    """Has PostgreSQL end the transaction where its process pauses in it, and where it waits long for rows of others."""
+    if session.get_bind().dialect.name == "postgresql":
+        for bound in ("idle_in_transaction_session_timeout", "lock_timeout"):
+            session.connection().execute(text(f"SET LOCAL {bound} = '{IDLE_SECONDS}s'"))
 
 
 def take_turn(session: Session, *key: int | str) -> None:

@@ -38,6 +38,9 @@ class Admission:
 FORGET_SECONDS = 5
 """Shortest time between deletions of expired nonces."""
 
+SKEW_SECONDS = 60
+"""Most by which the clocks of processes on one database may differ: a nonce is kept as long past its deadline."""
+
 _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bindparam("key"))
 
 
@@ -114,10 +117,10 @@ def _node_of(session: Session, key: str, run: int) -> Caller:
 
 
 def forget_nonces(session: Session, now: int) -> None:
-    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds).
+    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds), by any process's clock.
 
     Those that another process is deleting are left to it: two that wait for one another's rows would never end.
     """
     key = tuple_(col(NonceRow.address), col(NonceRow.nonce))
-    over = select(NonceRow.address, NonceRow.nonce).where(col(NonceRow.deadline) < now - 1)
+    over = select(NonceRow.address, NonceRow.nonce).where(col(NonceRow.deadline) < now - SKEW_SECONDS)
     session.exec(delete(NonceRow).where(key.in_(over.with_for_update(skip_locked=True))))

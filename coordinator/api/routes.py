@@ -70,7 +70,8 @@ async def rules(request: Request, hash: Root) -> Response:
     return Response(await run_in_threadpool(_service(request).rules, _bytes(hash)), media_type=JSON)
 
 
-@router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
+# Earlier versions refuse an answer with fields that they do not know, also where those are null.
+@router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat), response_model_exclude_none=True)
 async def heartbeats(request: Request) -> api.HeartbeatReply:
     """Renew the node's lease and return its state."""
     caller, heartbeat = await _signed(request, api.Heartbeat)

@@ -44,7 +44,10 @@ def status(
     )
     nodes = list(session.exec(select(tables.NodeRow).order_by(col(tables.NodeRow.id))))
     seen, bound = off_chain(session, run_id, leased, now), math.inf if limits is None else limits.neglect_bound
-    shown = limits if details else None
+    shown, members = limits if details else None, dict[int, tables.MemberRow]()
+    if details:  # one question for all: anybody may ask
+        joined = session.exec(select(tables.MemberRow).where(tables.MemberRow.run == run_id))
+        members = {row.node: row for row in joined}
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -58,7 +61,9 @@ def status(
         },
         slashed_wei=_slashed(nodes),
         nodes=[
-            _node_status(node, seen, lease_seconds, bound, now, _details(session, node, run, seen, shown, now))
+            _node_status(
+                node, seen, lease_seconds, bound, now, _details(node, members.get(node.id), run, seen, shown, now)
+            )
             for node in nodes
         ],
         waiting=opening.waiting if (opening := session.get(tables.OpeningStatusRow, run_id)) else "",
@@ -90,8 +95,8 @@ def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
 
 
 def _details(
-    session: Session,
     node: tables.NodeRow,
+    member: tables.MemberRow | None,
     run: tables.RunRow,
     seen: OffChain,
     limits: ListingLimits | None,
@@ -99,7 +104,6 @@ def _details(
 ) -> dict[str, Any]:
     if node.role != Role.WORKER or limits is None:
         return {}
-    member = session.get(tables.MemberRow, (run.id, node.id))
     reason = exclusion_reason(candidate_of(node, member, run, seen, limits.needs, now), run.version, limits)
     return {"reason": reason or "", "offer": seen.offers.get(node.id)}
 

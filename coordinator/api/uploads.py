@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from coordinator.api.precheck import PrecheckQueue
 
 MOST_OPEN = 16
-"""Most uploads of one node that are open or being examined."""
+"""Most uploads of one node within ``RECENT_SECONDS`` that are not stored: the store keeps what came to their names."""
+
+RECENT_SECONDS = 3600
+"""Time after its expiry for which an upload counts: about as long as what came to its name may be kept."""
 
 LEAST_SECONDS = 60
 """Validity of an upload's URL, besides the time that its file takes at the lowest speed."""
@@ -102,16 +105,17 @@ class Uploads:
             raise too_large(f"artifact too large: expected at most {self._most_bytes} bytes")
         self._artifacts.check_upload(caller, round_id, job, asked.size)
         with self._store.reading() as session:
-            mine = select(GrantRow).where(GrantRow.node == caller.node, col(GrantRow.expires_at) > now)
-            grants = [row for row in session.exec(mine) if row.state != "refused"]
+            recent = col(GrantRow.expires_at) > now - RECENT_SECONDS
+            mine = session.exec(select(GrantRow).where(GrantRow.node == caller.node, recent)).all()
+            grants = [row for row in mine if row.state != "refused" and row.expires_at > now]
             self._artifacts.check_count(session, round_id, job)
             deadline = session.get_one(RoundRow, round_id).deadline
         for row in grants:
             same = (row.round, row.job, row.size, row.file_hash) == (round_id, job, asked.size, asked.file_hash)
             if same and (row.state != "stored" or self._artifacts.blobs.has(row.root)):
                 return self._ticket(row, objects)
-        if sum(row.state != "stored" for row in grants) >= MOST_OPEN:
-            raise too_many(f"too many uploads: node {caller.node} has {MOST_OPEN} open, finish them first")
+        if sum(row.state != "stored" for row in mine) >= MOST_OPEN:
+            raise too_many(f"too many uploads: node {caller.node} has {MOST_OPEN} in an hour that are not stored")
         row = GrantRow(
             name=secrets.token_hex(32),
             round=round_id,

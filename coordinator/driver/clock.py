@@ -28,7 +28,7 @@ from prometheus_client import Gauge
 from sqlalchemy import ColumnElement, extract, literal, or_, update
 from sqlmodel import Session, col, func, select
 
-from coordinator.store import Store
+from coordinator.store import Store, keep_short
 from coordinator.tables import ClockRow
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.errors import Unavailable, accessing
@@ -78,6 +78,7 @@ class ClockLease:
                 log.debug("clock_held", holder=row.holder)
                 return False
         with self._store.writing() as session:
+            keep_short(session)
             dialect, table = session.get_bind().dialect, ClockRow.__table__  # type: ignore[attr-defined]
             nobody = {"id": 1, "epoch": 0, "holder": "", "place": "", "ends_at": 0.0}
             session.connection().execute(inserting(dialect, table).values(nobody).on_conflict_do_nothing())
@@ -124,6 +125,7 @@ class ClockLease:
     def _renew(self, released: threading.Event) -> None:
         while not released.wait(RENEW_SECONDS):
             with suppress(Unavailable), self._store.writing() as session:  # renewed later, if nobody took it
+                keep_short(session)
                 self.lost = self.lost or not self._of_mine(session, ends_at=self._end(session))
 
     def _of_mine(self, session: Session, **values: Any) -> bool:

@@ -35,7 +35,7 @@ def off_chain(session: Session, run: int, leased: Collection[int], now: float, n
     return OffChain(
         {row.node: row for row in session.exec(beats)},
         leased,
-        bans(session, run, now),
+        bans(session, run, now, node),
         {row.node: Offer.model_validate_json(row.offer) for row in session.exec(offered)},
         0 if phase is None else phase.seconds,
     )

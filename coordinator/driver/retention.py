@@ -22,7 +22,7 @@ from coordinator.store import Store
 from coordinator.tables import EndedRoundRow, EvidenceRow, GrantRow, RoundRow, UploadRow
 from protocol.chain.structs import State
 from protocol.deadlines import LEAST_BYTES_PER_SECOND
-from protocol.errors import Unavailable
+from protocol.errors import AssizeError
 
 log = structlog.get_logger()
 
@@ -43,6 +43,7 @@ class Retention:
     def __init__(self, settings: CoordinatorSettings, store: Store, blobs: KeptBlobs) -> None:
         self._runs, self._keep_days, self._store, self._blobs = settings.runs, settings.keep_days, store, blobs
         self._abandoned_seconds = ABANDONED_SECONDS + settings.max_artifact_bytes / LEAST_BYTES_PER_SECOND
+        self._most_bytes = settings.max_artifact_bytes
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -73,15 +74,15 @@ class Retention:
             try:
                 if due():
                     self.sweep(time.time())
-            except Unavailable as error:
-                log.warning("unavailable", error=str(error))
+            except Exception as error:  # the outermost loop of this thread: any failure is retried
+                log.warning("sweep_failed", error=str(error) if isinstance(error, AssizeError) else repr(error))
 
     def _drop_abandoned(self, now: float) -> None:
         if self._blobs.objects is None:
             return
-        before = now - self._abandoned_seconds
-        old = [found.key for found in self._blobs.objects.listed(INCOMING) if found.written_at < before]
-        self._blobs.objects.delete(old)
+        before, most = now - self._abandoned_seconds, self._most_bytes
+        listed = self._blobs.objects.listed(INCOMING)
+        self._blobs.objects.delete([found.key for found in listed if found.written_at < before or found.size > most])
         with self._store.writing() as session:
             session.exec(delete(GrantRow).where(col(GrantRow.expires_at) < now - ABANDONED_SECONDS))
 

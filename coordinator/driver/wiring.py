@@ -184,10 +184,10 @@ class DriverProcess:
 
     def close(self) -> None:
         """Releases the key and the clock and closes the connections."""
+        self._stand_by()  # first: another process waits for the clock
         self._standing.stop()
         self.hooks.close()
         self._retention.close()
-        self._stand_by()
         self._clock.close()
         self._chain.close()
         for leases in self._leases.values():
@@ -212,7 +212,7 @@ def build(settings: CoordinatorSettings) -> Daemon:
         process.close,
     )
     process.notifier.listen(daemon.wake.set, lambda: process.driving)
-    process.hooks.start()
+    process.hooks.start(lambda: process.driving)
     return daemon
 
 

@@ -194,15 +194,17 @@ class HookSender:
         self._settings, self._store, self._chain = settings, store, chain
         self._deliveries = [HookDelivery(store, each) for each in settings.webhooks]
         self._outbox, self._stopped = HookOutbox.of(settings), threading.Event()
+        self._driving: Callable[[], bool] = lambda: False
         with store.writing() as session:
             self._outbox.register(session, time.time())
         tasks = [each.step for each in self._deliveries]
         if self._outbox:
-            tasks.append(self.look)
+            tasks.append(self._look_if_driving)
         self._threads = [threading.Thread(target=self._repeat, args=(task,), daemon=True) for task in tasks]
 
-    def start(self) -> None:
-        """Starts the threads."""
+    def start(self, driving: Callable[[], bool]) -> None:
+        """Starts the threads; of several processes, the one that is ``driving`` looks at the escrow."""
+        self._driving = driving
         for thread in self._threads:
             thread.start()
 
@@ -223,6 +225,9 @@ class HookSender:
             except Exception as error:  # the outermost loop of this thread: any failure is retried
                 log.warning("webhooks_wait", error=str(error) if isinstance(error, AssizeError) else repr(error))
                 pause = IDLE_SECONDS * 5
+
+    def _look_if_driving(self) -> float:
+        return self.look() if self._driving() else IDLE_SECONDS
 
     def look(self) -> float:
         """Notes whether an escrow is low in the newest final block; returns the pause until the next look."""

@@ -134,14 +134,22 @@ class DirectoryBlobs:
                 yield piece
 
 
+MARKER = "assize-store"
+"""Object by which a store of blobs is known: whatever else answers at its address lacks this one, too."""
+
+
 class ObjectBlobs:
-    """Blobs called ``name`` in an object store."""
+    """Blobs called ``name`` in an object store. A blob counts as absent only where the store has ``MARKER``."""
 
     def __init__(self, objects: Objects, name: str) -> None:
         self._objects, self._name = objects, name
+        self._marked = False
 
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``. Where a blob is already there, it stays, or the same bytes replace it."""
+        if not self._marked:
+            self._objects.put(MARKER, b"blobs")
+            self._marked = True
         if not self.has(root):
             self._objects.put(self._key(root), data)
 
@@ -154,6 +162,7 @@ class ObjectBlobs:
                 raise TooLarge(f"the blob 0x{root.hex()} has more than {limit} bytes", start)
             return self._objects.read(self._key(root))
         except NotThere:
+            self._check_marker()
             return None
 
     def has(self, root: bytes) -> bool:
@@ -161,6 +170,7 @@ class ObjectBlobs:
         try:
             self._objects.head(self._key(root))
         except NotThere:
+            self._check_marker()
             return False
         return True
 
@@ -173,7 +183,17 @@ class ObjectBlobs:
         try:
             return self._objects.pieces(self._key(root))
         except NotThere:
+            self._check_marker()
             return None
+
+    def _check_marker(self) -> None:
+        """Raises ``Unavailable`` where this is not the store that blobs were put into."""
+        try:
+            self._objects.head(MARKER)
+        except NotThere as error:
+            raise Unavailable(
+                f"{self._objects.url} lacks {MARKER}, which the first blob brings: check the bucket and its address"
+            ) from error
 
     def _key(self, root: bytes) -> str:
         name = root.hex()

@@ -133,7 +133,6 @@ class Offer(Body):
     """Terms on which a worker takes jobs, by its own statement; never verified, since a false one costs itself alone.
 
     device             name of the device that computes, ``memory_bytes`` its memory; 0 for unknown
-    processes          processes that serve the node
     engine             name of the engine
     canary             determinism class that it measured; null for none
     tokens_per_second  speed of its last work, proofs included, and ``tokens_per_job`` of it; null before the first
@@ -142,7 +141,6 @@ class Offer(Body):
 
     device: Annotated[str, Field(max_length=200)] = ""
     memory_bytes: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
-    processes: Annotated[int, Field(ge=1, le=1024)] = 1
     engine: Annotated[str, Field(max_length=100)] = ""
     canary: Bytes32 | None = None
     tokens_per_second: Rate | None = None

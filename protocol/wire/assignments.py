@@ -1,4 +1,4 @@
-"""SupportBundle assignments, packed leaves and bitmaps, as the contracts read them.
+"""Packed assignments, packed leaves and bitmaps, as the contracts read them.
 
     assignments   5 bytes a node:   uint32 node ‖ uint8 count − 1
     leaves       41 bytes a job:    uint8 job ‖ uint64 units ‖ bytes32 artifact root

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import httpx
+
 from coordinator.api.poller import Poller
 from coordinator.driver.rhythm import heartbeat_seconds, lease_of, wait_of
+from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
 from coordinator.tables import ListingRow
 from protocol.chain.structs import State
+from protocol.wire import api
+from tests.coordinator.swarm import Swarm, headers
 from tests.coordinator.test_schedule import a_round
 
 
@@ -45,3 +50,13 @@ def test_a_new_round_wakes_the_nodes_that_it_lists_and_no_other(tmp_path: Path) 
     listed, other = asyncio.run(waited())
     store.close()
     assert listed < 0.9 <= other
+
+
+def test_an_earlier_version_is_answered_with_the_fields_that_it_knows(
+    swarm: Swarm, driver: DriverProcess, http: httpx.Client
+) -> None:
+    driver.tick()
+    worker = swarm.workers[0]
+    body = api.Heartbeat(node=worker.node, version=0).model_dump_json(exclude={"offer"}).encode()
+    signed = headers(swarm, worker, "POST", "/heartbeats", body)
+    assert set(http.post("/heartbeats", content=body, headers=signed).json()) == {"state", "reasons"}

@@ -34,7 +34,7 @@ from coordinator.tables import GrantRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Role
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.blobs import ObjectBlobs
+from protocol.transport.blobs import MARKER, ObjectBlobs
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.objects import Objects
 from protocol.transport.uploading import Uploader
@@ -353,9 +353,24 @@ def test_while_nobody_examines_uploads_they_go_to_the_coordinator(shop: Shop) ->
 
 
 @WITH_ONE
-def test_a_node_has_few_uploads_open_at_once(shop: Shop) -> None:
+def test_what_lacks_the_stores_marker_is_another_store_and_nothing_is_absent_from_it(shop: Shop) -> None:
+    blobs = ObjectBlobs(shop.objects, "artifacts")
+    blobs.put(b"\x01" * 32, b"blob")
+    assert blobs.pieces(b"\x02" * 32) is None
+    shop.objects.delete([MARKER])
+    try:
+        for look in (blobs.pieces, blobs.has):
+            with pytest.raises(Unavailable, match="lacks assize-store, which the first blob brings"):
+                look(b"\x02" * 32)
+    finally:
+        shop.objects.put(MARKER, b"blobs")
+
+
+@WITH_ONE
+def test_a_node_has_few_uploads_that_came_to_nothing(shop: Shop) -> None:
     one = {"round": shop.round.round, "job": 0, "node": shop.worker.node, "size": 1, "file_hash": bytes(32)}
+    ends = (time.time() + 60, time.time() - 60)
     with shop.store.writing() as session:
-        session.add_all(GrantRow(name=str(each), expires_at=time.time() + 60, **one) for each in range(MOST_OPEN))
-    with pytest.raises(Unavailable, match=rf"^too many uploads: node {shop.worker.node} has {MOST_OPEN} open"):
+        session.add_all(GrantRow(name=str(n), expires_at=ends[n % 2], **one) for n in range(MOST_OPEN))
+    with pytest.raises(Unavailable, match=rf"^too many uploads: node {shop.worker.node} has {MOST_OPEN} in an hour"):
         shop.ask(shop.file(5, 6), 5)

@@ -128,7 +128,7 @@ def test_a_round_is_told_from_opening_to_settlement_after_its_receiver_was_down(
     port = free_port()
     settings = swarm.settings(webhooks=(hook(port, secret),))
     with closing(DriverProcess(settings, swarm.coordinator)) as driver:
-        driver.hooks.start()  # nobody listens at its port yet
+        driver.hooks.start(lambda: True)  # nobody listens at its port yet
         driver.tick()
         swarm.beat()
         driver.tick()
