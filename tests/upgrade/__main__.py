@@ -35,7 +35,8 @@ STAGES = (
     ("ledger", ("ledger",)),
     ("nodes under an old coordinator", ("worker-1", "validator-1")),
     ("coordinator's clock", ("coordinator-driver",)),
-    ("coordinator's API", ("coordinator",)),
+    ("coordinator's API, over old nodes", ("coordinator",)),
+    ("an old API beside it", ()),
     ("weights", ("relay", "trainer")),
     ("the other nodes", ("worker-2", "validator-2", "validator-3")),
 )
@@ -102,19 +103,23 @@ def main(
         console.print("making the model, starting the network with the old code", style="dim")
         make_small_model(model)
         (Path(folder) / "net").mkdir()
+        refused = 0
         with Market(Path(folder) / "net", model, old) as market:
             market.start(endless=True)
             market.goes_on(2)
             for words, names in STAGES:
-                console.print(f"restarting {', '.join(names)}", style="dim")
+                console.print(f"restarting {', '.join(names) or 'an old worker at an old API'}", style="dim")
                 for name in names:
                     market.upgrade(name)
-                if "coordinator" in names:
+                if not names:
+                    refused = market.log("worker-2").count("heartbeat_failed")
                     market.serve_beside("worker-2")
                 took = market.goes_on(2)
                 table.add_row(words, str(market.version()), f"{took:.1f}")
             console.print("checking every invariant", style="dim")
             found = broken(market)
+            if refused:
+                found.append(f"the old worker refused {refused} answers to its heartbeats")
             void, redrawn, twice = _rounds(market)
             last = market.version()
             hashes = _states(market, old)
