@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -193,14 +194,27 @@ def examine_daemon(daemon: RunningDaemon, environment: Path) -> None:
 def drain_daemons(daemons: Sequence[RunningDaemon], most_seconds: float) -> None:
     """Has daemons end by SIGTERM, which drains them, and waits until they have.
 
+    All are told even if a person interrupts: one that was not could be waited for in vain, and one that is told twice
+    ends without its jobs.
+
     Raises:
         Unavailable: one has not ended in time.
     """
-    for daemon in daemons:
-        if daemon.unit:
-            _systemctl("stop", "--no-block", daemon.unit)
-        elif runs(daemon.pid):
-            os.kill(daemon.pid, signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for daemon in daemons:
+            if daemon.unit:
+                _systemctl("stop", "--no-block", daemon.unit)
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(daemon.pid, signal.SIGTERM)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    await_ends(daemons, most_seconds)
+
+
+def await_ends(daemons: Sequence[RunningDaemon], most_seconds: float) -> None:
+    """Waits until daemons that were told to end have ended; raises ``Unavailable`` if one has not in time."""
     give_up = time.monotonic() + most_seconds
     while left := [daemon for daemon in daemons if _lives(daemon.pid)]:
         if time.monotonic() > give_up:
@@ -252,8 +266,17 @@ def await_start(daemon: RunningDaemon, most_seconds: float) -> None:
 
 def runs_already(daemon: RunningDaemon) -> bool:
     """Returns whether a daemon that was drained runs again; a unit is left to systemd, which starts it but once."""
+    pid = _health_pid(daemon)
+    return pid != daemon.pid and _is_process_of(daemon, pid)
+
+
+def still_ends(daemon: RunningDaemon) -> bool:
+    """Returns whether the process of a daemon that was told to end still runs; systemd itself waits for a unit's."""
+    return not daemon.unit and _is_process_of(daemon, daemon.pid)
+
+
+def _is_process_of(daemon: RunningDaemon, pid: int) -> bool:
     try:
-        pid = _health_pid(daemon)
         line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     except OSError:
         return False
