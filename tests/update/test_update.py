@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -244,6 +244,10 @@ class Stubs:
     def pid(self, name: str) -> int:
         return int(json.loads((self.folder / name / "health.json").read_text())["pid"])
 
+    def living(self, name: str) -> list[int]:
+        pids = (int(process.name) for process in Path("/proc").glob("[0-9]*") if _place(process) == self.folder / name)
+        return [pid for pid in pids if _alive(pid)]
+
     def let_end(self, name: str) -> None:
         (self.folder / name / "done").touch()
 
@@ -291,6 +295,26 @@ def test_after_an_update_that_was_killed_the_next_one_tells_no_daemon_to_end_a_s
     _start_left(stubs.kept, stubs.link, 30)
     assert (stubs.log("a"), stubs.kept.exists()) == (["told 1"], False)
     assert _alive(stubs.pid("a"))
+
+
+@OUTLIVING
+def test_a_daemon_that_was_started_before_another_failed_to_start_goes_back_too(stubs: Stubs) -> None:
+    first, second = stubs.start("a"), stubs.start("b")
+    (stubs.old / "log").mkdir()
+    second = replace(second, output=str(stubs.link / "log" / "b"))  # a folder that only the old environment has
+    for name in "ab":
+        stubs.let_end(name)
+    with pytest.raises(Misconfigured, match=r"cannot write .* again"):
+        _exchange(stubs.link, stubs.old, stubs.made, [first, second], stubs.kept, 30)
+    assert [stubs.living(name) for name in "ab"] == [[stubs.pid("a")], [stubs.pid("b")]], "none of the new version"
+    assert not stubs.kept.exists()
+
+
+def _place(process: Path) -> Path | None:
+    try:
+        return (process / "cwd").readlink()
+    except OSError:
+        return None
 
 
 def test_extras_are_those_all_of_whose_packages_are_there() -> None:

@@ -96,7 +96,8 @@ def _exchange(
     try:
         daemons.drain_daemons(running, drain_seconds)
         environments.point_link(link, made)
-        started += [daemons.start_daemon(each, link) for each in running]
+        for each in running:
+            started.append(daemons.start_daemon(each, link))
         for each in started:
             daemons.await_start(each, START_SECONDS)
     except BaseException as error:
