@@ -26,7 +26,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node.wallet import Keystores, Wallet
 from protocol.node.watching import View
-from tests.conftest import ROOT, TOKEN
+from tests.conftest import ROOT, TOKEN, until
 from tests.typing_in import typed_here
 from tests.worker.farm import Farm
 from worker.engines.registry import make_engine
@@ -255,19 +255,46 @@ def test_a_node_that_ends_again_and_again_is_one_sentence_and_ends_with_the_flee
         if view.notes and not view.figures["draining"]:
             signal.raise_signal(signal.SIGTERM)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        with capture_logs() as lines:
-            code = FleetSupervisor(fleet, BondKeeper(fleet)).run(show)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    assert code == 2
+    with capture_logs() as lines:
+        assert _run(fleet, show) == 2
     (loop,) = [line for line in lines if line["event"] == "node_loops"]
     assert "node a ended 3 times in a row: unknown setting ASSIZE_WORKER_NONSENSE: expected one of" in loop["error"]
     assert views[-1].figures["nodes"][0]["over"]
     health = json.loads((fleet.state_dir / "health.json").read_text())
     assert (health["daemon"], health["pid"]) == ("fleet", os.getpid())
+
+
+LEFT = """
+import json, os, pathlib, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+here = pathlib.Path(sys.argv[1])
+(here / "health.json").write_text(json.dumps({"daemon": "worker", "pid": os.getpid()}))
+while len(told) < 2 and not (told and (here / "done").exists()):
+    time.sleep(0.01)
+sys.exit(len(told))
+"""
+
+
+def test_a_worker_that_an_earlier_fleet_left_is_told_to_drain_once_however_soon_this_fleet_is_told_so_too(
+    tmp_path: Path,
+) -> None:
+    fleet = read(written(tmp_path, ""))
+    (place := fleet.nodes[0].settings.state_dir).mkdir(parents=True)
+    left = subprocess.Popen([sys.executable, "-c", LEFT, str(place), "worker", "run"])
+    until((place / "health.json").exists, 20, "the worker")
+    views: list[View] = []
+
+    def show(view: View) -> None:
+        views.append(view)
+        if len(views) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        if len(views) == 3:
+            (place / "done").touch()
+            left.wait(20)
+
+    assert _run(fleet, show) == 0
+    assert left.wait(20) == 1, "one SIGTERM"
 
 
 @pytest.mark.long
@@ -303,6 +330,15 @@ def test_a_fleet_restarts_a_node_that_ends_says_why_once_and_the_others_go_on(
     assert [event["code"] for event in ended if event["node"] == "a"] == [0]
     with pytest.raises(ProcessLookupError):
         os.kill(looks["a"]["pid"], 0)
+
+
+def _run(fleet: Fleet, show: Callable[[View], None]) -> int:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return FleetSupervisor(fleet, BondKeeper(fleet)).run(show)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _looks_until(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
