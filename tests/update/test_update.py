@@ -22,7 +22,7 @@ import pytest
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.updating.command import _exchange, _keep, _start_left
-from protocol.node.updating.daemons import RunningDaemon, doctor_words, find_daemons, typed_words
+from protocol.node.updating.daemons import RunningDaemon, _as_user, doctor_words, find_daemons, typed_words
 from protocol.node.updating.environments import requirement_of, satisfied_extras
 from tests.conftest import ROOT, until
 from tests.coordinator.conftest import redis_process, redis_url, swarm
@@ -295,6 +295,17 @@ def test_after_an_update_that_was_killed_the_next_one_tells_no_daemon_to_end_a_s
     _start_left(stubs.kept, stubs.link, 30)
     assert (stubs.log("a"), stubs.kept.exists()) == (["told 1"], False)
     assert _alive(stubs.pid("a"))
+
+
+@OUTLIVING
+def test_a_daemon_keeps_the_groups_that_it_is_in_besides_its_own(stubs: Stubs) -> None:
+    daemon = stubs.start("a")
+    groups = {44} if os.geteuid() == 0 else set(os.getgroups())
+    assert set(daemon.groups) == groups
+    kept = RunningDaemon.of(json.loads(json.dumps(daemon.kept())))
+    assert kept == daemon
+    if os.geteuid() == 0:
+        assert _as_user(replace(kept, uid=1))["extra_groups"] == [44], "such as that of the graphics cards"
 
 
 @OUTLIVING

@@ -46,7 +46,7 @@ class RunningDaemon:
         words: what was typed after ``assize``.
         folder: its working directory.
         environment: its variables.
-        uid, gid: its user and group.
+        uid, gid, groups: its user and group, and the groups that it is in besides, such as that of the graphics cards.
         output: the file that it writes to; empty if that is a terminal, a pipe or a journal.
         health: its health file; empty if it has none.
         unit: its systemd unit; empty if it has none.
@@ -61,6 +61,7 @@ class RunningDaemon:
     output: str = ""
     health: str = ""
     unit: str = ""
+    groups: tuple[int, ...] = ()
 
     @property
     def named(self) -> str:
@@ -74,7 +75,7 @@ class RunningDaemon:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> RunningDaemon:
         """Returns what ``kept`` was returned of."""
-        return cls(**{**kept, "words": tuple(kept["words"])})
+        return cls(**{**kept, "words": tuple(kept["words"]), "groups": tuple(kept.get("groups", ()))})
 
 
 def find_daemons(link: Path, folders: Iterable[Path]) -> list[RunningDaemon]:
@@ -126,12 +127,14 @@ def _running(link: Path, pid: int, unit: str = "", health: str = "") -> RunningD
         settings = (place / "environ").read_bytes().split(b"\0")
         folder, owner = os.readlink(place / "cwd"), place.stat()
         output = os.readlink(place / "fd" / "1")
+        status = (place / "status").read_text(errors="replace")
     pairs = (pair.decode(errors="surrogateescape").partition("=") for pair in settings if pair)
     environment = {name: value for name, _, value in pairs}
     words = typed_words(line)
     daemon = RunningDaemon(
         *(pid, words, folder, environment, owner.st_uid, owner.st_gid),
         *(output if os.path.isfile(output) else "", health, unit),
+        groups=tuple(int(group) for group in status.partition("\nGroups:")[2].partition("\n")[0].split()),
     )
     if not words:
         if unit:
@@ -303,7 +306,7 @@ def _as_user(daemon: RunningDaemon) -> dict[str, Any]:
     """Returns how a process is started as the daemon's user, where this one may."""
     if os.geteuid() != 0 or daemon.uid == 0:
         return {}
-    return {"user": daemon.uid, "group": daemon.gid, "extra_groups": []}
+    return {"user": daemon.uid, "group": daemon.gid, "extra_groups": list(daemon.groups)}
 
 
 def read_kept(path: Path) -> list[RunningDaemon]:
