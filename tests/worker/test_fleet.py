@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +166,20 @@ def test_no_more_is_added_in_a_day_than_the_file_says_and_a_new_day_begins_at_no
     now = [86_400.0 * 3]
     spending = Spending(tmp_path / "bond.json", lambda: now[0])
     assert (to_add(5, 0, 10), to_add(5, 5, 10), to_add(6, 5, 10), to_add(5, 11, 10)) == (5, 5, 0, 0)
-    spending.add(7)
-    assert Spending(tmp_path / "bond.json", lambda: now[0]).today() == 7
+    begun = spending.begin(1, 7)
+    again = Spending(tmp_path / "bond.json", lambda: now[0])
+    assert (again.today(), again.pending(1), again.pending(2)) == (7, begun, None)
+    spending.begin(2, 3)
+    spending.end(1, moved=True)
+    assert (spending.today(), spending.pending(1)) == (10, None)
+    spending.end(2, moved=False)
+    assert spending.today() == 7
+    yesterdays = spending.begin(3, 2)
     now[0] += 86_400
-    assert spending.today() == 0
+    assert (spending.today(), spending.pending(3)) == (0, yesterdays)
+    spending.begin(4, 1)
+    spending.end(3, moved=False)
+    assert spending.today() == 1, "what failed of yesterday's frees nothing of today's"
     (tmp_path / "bond.json").write_text("{}")
     with pytest.raises(Misconfigured, match="does not say what was added today"):
         spending.today()
@@ -208,9 +219,11 @@ def fleet_of(farm: Farm, folder: Path, bond: str = "", more: str = "") -> Path:
     return folder / "fleet.toml"
 
 
-def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_node_of_ones_own(
+@pytest.fixture
+def bonded(
     farm: Farm, tmp_path: Path, keys: Keystores, make_wallet: Callable[[str], Wallet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[Fleet, int, str]:
+    """A fleet of another's node and one's own that may add 3 tokens a day; the own one's id, and its owner."""
     monkeypatch.setenv("ASSIZE_KEYSTORE_DIR", str(keys.directory))
     monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path / "state"))
     chain, owner, key = farm.swarm.chain, make_wallet("owner"), make_wallet("key")
@@ -224,6 +237,13 @@ def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_no
     path.write_text(path.read_text().replace('keystore = "b"', 'keystore = "b-key"'))
     fleet = read(path)
     fleet.state_dir.mkdir()
+    return fleet, node, owner.address
+
+
+def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_node_of_ones_own(
+    farm: Farm, bonded: tuple[Fleet, int, str]
+) -> None:
+    (fleet, node, _), chain = bonded, farm.swarm.chain
     keeper = BondKeeper(fleet)
     keeper.look()
     assert keeper.problems() == (), "nothing is missing"
@@ -241,6 +261,41 @@ def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_no
     assert any("2 ASZ of today's 3 ASZ are added; see why" in problem for problem in keeper.problems())
     assert chain.latest().node(node).bond == reader.required_bond(Role.WORKER, 4) - 2 * TOKEN
     assert set(keeper.told()) == {"a", "b"}
+
+
+def test_a_deposit_that_is_not_mined_is_waited_for_at_the_next_looks_and_not_sent_a_second_time(
+    farm: Farm, bonded: tuple[Fleet, int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fleet, node, owner), chain, rpc = bonded, farm.swarm.chain, farm.swarm.anvil.rpc
+    monkeypatch.setattr(Sender, "__init__", partialmethod(Sender.__init__, wait_seconds=0.2))
+
+    def sent() -> int:
+        return int(rpc.call("eth_getTransactionCount", owner, "pending"), 16)
+
+    def look() -> tuple[str, ...]:
+        """A look of a fleet that was started anew; what it says of the own node."""
+        keeper = BondKeeper(fleet)
+        keeper.look()
+        return tuple(problem for problem in keeper.problems() if f"(id {node})" in problem)
+
+    slash(farm, node, 2)
+    before = sent()
+    rpc.call("evm_setAutomine", False)
+    try:
+        assert ["it stays pending" in problem for problem in (*look(), *look())] == [True, True]
+        assert sent() == before + 1, "the approval alone"
+        slash(farm, node, 1)  # what the bond lacks is another amount from here on
+        rpc.call("evm_mine")
+        assert ["it stays pending" in problem for problem in (*look(), *look())] == [True, True]
+        assert sent() == before + 2
+        rpc.call("evm_mine")
+    finally:
+        rpc.call("evm_setAutomine", True)
+    look()
+    look()
+    reader, spending = chain.latest(), Spending(fleet.state_dir / "bond.json")
+    assert reader.node(node).bond == reader.required_bond(Role.WORKER, 4)
+    assert (spending.today(), spending.pending(node), sent()) == (3 * WEI, None, before + 4)
 
 
 def test_a_node_that_ends_again_and_again_is_one_sentence_and_ends_with_the_fleet(
