@@ -195,13 +195,23 @@ class Worker:
         since = self.unlisted_since
         if not self.drain.asked or since is None or time.monotonic() - since < self._drain_seconds():
             return False
-        try:
-            if self.client.assignments(self.node):
-                return False
-        except Rejected:  # the node is banned and has no job left there
-            pass
+        if self._assignments():
+            return False
         reader = self.chain.latest()
         return not any(self._owes(round_, reader.round(round_)) for round_ in self.outbox.rounds())
+
+    def _assignments(self, wait_seconds: int = 0) -> list[Assignment]:
+        """Returns the rounds that wait for this node; a node that is banned and has none left may drain all the same.
+
+        Raises:
+            Rejected: the coordinator refuses to say, and no drain is asked for.
+        """
+        try:
+            return self.client.assignments(self.node, wait_seconds)
+        except Rejected:
+            if self.drain.asked:
+                return []
+            raise
 
     def _drain_seconds(self) -> float:
         return max(DRAIN_SECONDS, min(DRAIN_BLOCKS * recent_block_seconds(self.chain), LONGEST_DRAIN_SECONDS))
@@ -220,7 +230,7 @@ class Worker:
                     return False
         self.activity.doing(WAITING, f"for an update: {self.too_old}" if self.too_old else waits_for(self.reasons))
         self.activity.note(rounds=self.outbox.rounds())
-        assignments = self.client.assignments(self.node, int(self.wait_seconds))
+        assignments = self._assignments(int(self.wait_seconds))
         done = 0
         for assignment in assignments:
             with self._refusing_unfit():

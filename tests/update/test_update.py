@@ -11,15 +11,18 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from protocol.errors import Misconfigured
-from protocol.node.updating.daemons import doctor_words, typed_words
+from protocol.errors import Misconfigured, Unavailable
+from protocol.node.updating.command import _exchange, _keep, _start_left
+from protocol.node.updating.daemons import RunningDaemon, _as_user, doctor_words, find_daemons, typed_words
 from protocol.node.updating.environments import requirement_of, satisfied_extras
 from tests.conftest import ROOT, until
 from tests.coordinator.conftest import redis_process, redis_url, swarm
@@ -196,6 +199,133 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+STUB = """#!{python}
+import json, os, pathlib, signal, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+pathlib.Path("health.json").write_text(json.dumps({{"pid": os.getpid()}}))
+while len(told) < 2 and not (told and os.path.exists("done")):
+    time.sleep(0.01)
+print("told", len(told), flush=True)
+"""
+
+
+@dataclass
+class Stubs:
+    """Daemons behind a link that end once they were told to and a file is there, or at once if told twice."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.link, self.kept = self.folder / "venv", self.folder / ".venv.drained"
+        self.old, self.made = self.environment("old"), self.environment("made")
+        self.link.symlink_to(self.old)
+
+    def environment(self, name: str) -> Path:
+        program = self.folder / name / "bin" / "assize"
+        program.parent.mkdir(parents=True)
+        (program.parent / "python").symlink_to(sys.executable)
+        program.write_text(STUB.format(python=self.link / "bin" / "python"))
+        program.chmod(0o755)
+        return self.folder / name
+
+    def start(self, name: str) -> RunningDaemon:
+        (place := self.folder / name).mkdir()
+        with (place / "log").open("ab") as log:
+            groups = {"extra_groups": [44]} if os.geteuid() == 0 else {}
+            line = [str(self.link / "bin" / "assize"), "relay", "serve"]
+            subprocess.Popen(line, cwd=place, stdout=log, stderr=log, **groups)  # type: ignore[call-overload]
+        until((place / "health.json").exists, 20, "the daemon")
+        (found,) = find_daemons(self.link, [place])
+        return found
+
+    def pid(self, name: str) -> int:
+        return int(json.loads((self.folder / name / "health.json").read_text())["pid"])
+
+    def living(self, name: str) -> list[int]:
+        pids = (int(process.name) for process in Path("/proc").glob("[0-9]*") if _place(process) == self.folder / name)
+        return [pid for pid in pids if _alive(pid)]
+
+    def let_end(self, name: str) -> None:
+        (self.folder / name / "done").touch()
+
+    def log(self, name: str) -> list[str]:
+        return (self.folder / name / "log").read_text().splitlines()
+
+
+OUTLIVING = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+"""Daemons outlive the command that starts them."""
+
+
+@pytest.fixture
+def stubs(tmp_path: Path) -> Iterator[Stubs]:
+    yield Stubs(tmp_path)
+    for health in tmp_path.glob("*/health.json"):
+        (health.parent / "done").touch()
+        with suppress(ProcessLookupError):
+            os.kill(int(json.loads(health.read_text())["pid"]), signal.SIGTERM)
+
+
+@OUTLIVING
+def test_daemons_that_drain_longer_than_the_update_waits_are_started_again_once_they_have_ended(stubs: Stubs) -> None:
+    daemon = stubs.start("a")
+    timer = threading.Timer(1.0, stubs.let_end, ["a"])
+    timer.start()
+    with pytest.raises(Unavailable, match=r"still draining after 0 s: assize relay serve .* is .* again"):
+        _exchange(stubs.link, stubs.old, stubs.made, [daemon], stubs.kept, 0.1)
+    timer.join()
+    assert _alive(stubs.pid("a"))
+    assert stubs.pid("a") != daemon.pid
+    assert stubs.log("a") == ["told 1"], "it ended with its jobs handed in"
+    assert (stubs.link.resolve(), stubs.kept.exists()) == (stubs.old, False)
+
+
+@OUTLIVING
+def test_after_an_update_that_was_killed_the_next_one_tells_no_daemon_to_end_a_second_time(stubs: Stubs) -> None:
+    daemon = stubs.start("a")
+    _keep(stubs.kept, [daemon])
+    os.kill(daemon.pid, signal.SIGTERM)
+    with pytest.raises(Unavailable, match="still draining"):
+        _start_left(stubs.kept, stubs.link, 0.1)
+    assert _alive(daemon.pid)
+    assert stubs.kept.exists(), "the next update still knows of it"
+    stubs.let_end("a")
+    _start_left(stubs.kept, stubs.link, 30)
+    assert (stubs.log("a"), stubs.kept.exists()) == (["told 1"], False)
+    assert _alive(stubs.pid("a"))
+
+
+@OUTLIVING
+def test_a_daemon_keeps_the_groups_that_it_is_in_besides_its_own(stubs: Stubs) -> None:
+    daemon = stubs.start("a")
+    groups = {44} if os.geteuid() == 0 else set(os.getgroups())
+    assert set(daemon.groups) == groups
+    kept = RunningDaemon.of(json.loads(json.dumps(daemon.kept())))
+    assert kept == daemon
+    if os.geteuid() == 0:
+        assert _as_user(replace(kept, uid=1))["extra_groups"] == [44], "such as that of the graphics cards"
+
+
+@OUTLIVING
+def test_a_daemon_that_was_started_before_another_failed_to_start_goes_back_too(stubs: Stubs) -> None:
+    first, second = stubs.start("a"), stubs.start("b")
+    (stubs.old / "log").mkdir()
+    second = replace(second, output=str(stubs.link / "log" / "b"))  # a folder that only the old environment has
+    for name in "ab":
+        stubs.let_end(name)
+    with pytest.raises(Misconfigured, match=r"cannot write .* again"):
+        _exchange(stubs.link, stubs.old, stubs.made, [first, second], stubs.kept, 30)
+    assert [stubs.living(name) for name in "ab"] == [[stubs.pid("a")], [stubs.pid("b")]], "none of the new version"
+    assert not stubs.kept.exists()
+
+
+def _place(process: Path) -> Path | None:
+    try:
+        return (process / "cwd").readlink()
+    except OSError:
+        return None
 
 
 def test_extras_are_those_all_of_whose_packages_are_there() -> None:

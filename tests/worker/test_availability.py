@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
+import time as clock
 from datetime import time
 from pathlib import Path
 
 import pytest
 
 from coordinator.api.service import NOT_AVAILABLE
+from coordinator.driver.control import ban
+from coordinator.store import Store
 from protocol.errors import Misconfigured, Rejected
+from protocol.node.daemon import Daemon, DrainPlan
 from protocol.wire.api import Heartbeat
 from tests.worker.farm import Farm
 from worker import daemon
@@ -66,6 +71,30 @@ def test_a_draining_worker_hands_in_its_jobs_and_is_done(farm: Farm, monkeypatch
     assert worker.drained()
     worker.drain.end()
     assert worker.available
+
+
+def test_a_worker_that_is_banned_drains_and_ends(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr(daemon, "DRAIN_BLOCKS", 0)
+    worker = farm.worker()
+    store = Store(farm.settings.database)
+    with store.writing() as session:
+        ban(session, farm.swarm.run, worker.node, "sends too much", None, clock.time())
+    store.close()
+    with pytest.raises(Rejected, match="banned by the coordinator's operator"):
+        worker.tick()
+    worker._note_listing(False)
+    worker.drain.begin()
+    codes: list[int] = []
+    loop = Daemon("worker", worker.tick, 0.01, drain=DrainPlan(worker.drain.begin, worker.drained, 60.0))
+    thread = threading.Thread(target=lambda: codes.append(loop.run()))
+    thread.start()
+    thread.join(30)
+    ended = not thread.is_alive()
+    loop.stop()
+    thread.join()
+    assert ended, "the loop went on"
+    assert codes == [0]
 
 
 def test_a_drain_needs_a_running_worker(tmp_path: Path) -> None:

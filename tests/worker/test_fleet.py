@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node.wallet import Keystores, Wallet
 from protocol.node.watching import View
-from tests.conftest import ROOT, TOKEN
+from tests.conftest import ROOT, TOKEN, until
 from tests.typing_in import typed_here
 from tests.worker.farm import Farm
 from worker.engines.registry import make_engine
@@ -165,10 +166,20 @@ def test_no_more_is_added_in_a_day_than_the_file_says_and_a_new_day_begins_at_no
     now = [86_400.0 * 3]
     spending = Spending(tmp_path / "bond.json", lambda: now[0])
     assert (to_add(5, 0, 10), to_add(5, 5, 10), to_add(6, 5, 10), to_add(5, 11, 10)) == (5, 5, 0, 0)
-    spending.add(7)
-    assert Spending(tmp_path / "bond.json", lambda: now[0]).today() == 7
+    begun = spending.begin(1, 7)
+    again = Spending(tmp_path / "bond.json", lambda: now[0])
+    assert (again.today(), again.pending(1), again.pending(2)) == (7, begun, None)
+    spending.begin(2, 3)
+    spending.end(1, moved=True)
+    assert (spending.today(), spending.pending(1)) == (10, None)
+    spending.end(2, moved=False)
+    assert spending.today() == 7
+    yesterdays = spending.begin(3, 2)
     now[0] += 86_400
-    assert spending.today() == 0
+    assert (spending.today(), spending.pending(3)) == (0, yesterdays)
+    spending.begin(4, 1)
+    spending.end(3, moved=False)
+    assert spending.today() == 1, "what failed of yesterday's frees nothing of today's"
     (tmp_path / "bond.json").write_text("{}")
     with pytest.raises(Misconfigured, match="does not say what was added today"):
         spending.today()
@@ -208,9 +219,11 @@ def fleet_of(farm: Farm, folder: Path, bond: str = "", more: str = "") -> Path:
     return folder / "fleet.toml"
 
 
-def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_node_of_ones_own(
+@pytest.fixture
+def bonded(
     farm: Farm, tmp_path: Path, keys: Keystores, make_wallet: Callable[[str], Wallet], monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[Fleet, int, str]:
+    """A fleet of another's node and one's own that may add 3 tokens a day; the own one's id, and its owner."""
     monkeypatch.setenv("ASSIZE_KEYSTORE_DIR", str(keys.directory))
     monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path / "state"))
     chain, owner, key = farm.swarm.chain, make_wallet("owner"), make_wallet("key")
@@ -224,6 +237,13 @@ def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_no
     path.write_text(path.read_text().replace('keystore = "b"', 'keystore = "b-key"'))
     fleet = read(path)
     fleet.state_dir.mkdir()
+    return fleet, node, owner.address
+
+
+def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_node_of_ones_own(
+    farm: Farm, bonded: tuple[Fleet, int, str]
+) -> None:
+    (fleet, node, _), chain = bonded, farm.swarm.chain
     keeper = BondKeeper(fleet)
     keeper.look()
     assert keeper.problems() == (), "nothing is missing"
@@ -243,6 +263,41 @@ def test_a_bond_that_was_slashed_is_added_to_up_to_the_cap_and_only_that_of_a_no
     assert set(keeper.told()) == {"a", "b"}
 
 
+def test_a_deposit_that_is_not_mined_is_waited_for_at_the_next_looks_and_not_sent_a_second_time(
+    farm: Farm, bonded: tuple[Fleet, int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fleet, node, owner), chain, rpc = bonded, farm.swarm.chain, farm.swarm.anvil.rpc
+    monkeypatch.setattr(Sender, "__init__", partialmethod(Sender.__init__, wait_seconds=0.2))
+
+    def sent() -> int:
+        return int(rpc.call("eth_getTransactionCount", owner, "pending"), 16)
+
+    def look() -> tuple[str, ...]:
+        """A look of a fleet that was started anew; what it says of the own node."""
+        keeper = BondKeeper(fleet)
+        keeper.look()
+        return tuple(problem for problem in keeper.problems() if f"(id {node})" in problem)
+
+    slash(farm, node, 2)
+    before = sent()
+    rpc.call("evm_setAutomine", False)
+    try:
+        assert ["it stays pending" in problem for problem in (*look(), *look())] == [True, True]
+        assert sent() == before + 1, "the approval alone"
+        slash(farm, node, 1)  # what the bond lacks is another amount from here on
+        rpc.call("evm_mine")
+        assert ["it stays pending" in problem for problem in (*look(), *look())] == [True, True]
+        assert sent() == before + 2
+        rpc.call("evm_mine")
+    finally:
+        rpc.call("evm_setAutomine", True)
+    look()
+    look()
+    reader, spending = chain.latest(), Spending(fleet.state_dir / "bond.json")
+    assert reader.node(node).bond == reader.required_bond(Role.WORKER, 4)
+    assert (spending.today(), spending.pending(node), sent()) == (3 * WEI, None, before + 4)
+
+
 def test_a_node_that_ends_again_and_again_is_one_sentence_and_ends_with_the_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,19 +310,46 @@ def test_a_node_that_ends_again_and_again_is_one_sentence_and_ends_with_the_flee
         if view.notes and not view.figures["draining"]:
             signal.raise_signal(signal.SIGTERM)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        with capture_logs() as lines:
-            code = FleetSupervisor(fleet, BondKeeper(fleet)).run(show)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    assert code == 2
+    with capture_logs() as lines:
+        assert _run(fleet, show) == 2
     (loop,) = [line for line in lines if line["event"] == "node_loops"]
     assert "node a ended 3 times in a row: unknown setting ASSIZE_WORKER_NONSENSE: expected one of" in loop["error"]
     assert views[-1].figures["nodes"][0]["over"]
     health = json.loads((fleet.state_dir / "health.json").read_text())
     assert (health["daemon"], health["pid"]) == ("fleet", os.getpid())
+
+
+LEFT = """
+import json, os, pathlib, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+here = pathlib.Path(sys.argv[1])
+(here / "health.json").write_text(json.dumps({"daemon": "worker", "pid": os.getpid()}))
+while len(told) < 2 and not (told and (here / "done").exists()):
+    time.sleep(0.01)
+sys.exit(len(told))
+"""
+
+
+def test_a_worker_that_an_earlier_fleet_left_is_told_to_drain_once_however_soon_this_fleet_is_told_so_too(
+    tmp_path: Path,
+) -> None:
+    fleet = read(written(tmp_path, ""))
+    (place := fleet.nodes[0].settings.state_dir).mkdir(parents=True)
+    left = subprocess.Popen([sys.executable, "-c", LEFT, str(place), "worker", "run"])
+    until((place / "health.json").exists, 20, "the worker")
+    views: list[View] = []
+
+    def show(view: View) -> None:
+        views.append(view)
+        if len(views) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        if len(views) == 3:
+            (place / "done").touch()
+            left.wait(20)
+
+    assert _run(fleet, show) == 0
+    assert left.wait(20) == 1, "one SIGTERM"
 
 
 @pytest.mark.long
@@ -303,6 +385,15 @@ def test_a_fleet_restarts_a_node_that_ends_says_why_once_and_the_others_go_on(
     assert [event["code"] for event in ended if event["node"] == "a"] == [0]
     with pytest.raises(ProcessLookupError):
         os.kill(looks["a"]["pid"], 0)
+
+
+def _run(fleet: Fleet, show: Callable[[View], None]) -> int:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return FleetSupervisor(fleet, BondKeeper(fleet)).run(show)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _looks_until(process: subprocess.Popen[str], holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +21,8 @@ import structlog
 
 from protocol.amounts import rounded, tokens
 from protocol.chain.reading.client import Chain
-from protocol.chain.writing import actions
+from protocol.chain.writing import actions, calls
+from protocol.chain.writing.sender import key_of
 from protocol.errors import AssizeError, Misconfigured, Rejected, accessing
 from protocol.files import write_atomically
 from protocol.node.commands.connection import sending
@@ -57,8 +58,20 @@ def to_add(missing: int, spent: int, most_a_day: int) -> int:
     return missing if missing <= most_a_day - spent else 0
 
 
+@dataclass(frozen=True, slots=True)
+class PendingDeposit:
+    """A deposit that was begun and is not known to have succeeded or failed: its intent, wei, and UTC day."""
+
+    intent: str
+    wei: int
+    day: str
+
+
 class Spending:
-    """The wei added in the present UTC day, in a file: written before they are sent, so that no crash forgets them."""
+    """The wei added in the present UTC day, and the deposits that pend, in a file.
+
+    Both are written before anything is sent: no crash forgets them, and no deposit is sent under two intents.
+    """
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._path, self._now = path, now
@@ -69,18 +82,47 @@ class Spending:
         Raises:
             Misconfigured: the file cannot be read; nothing is added until somebody has looked at it.
         """
+        return self._read()[0]
+
+    def pending(self, node: int) -> PendingDeposit | None:
+        """Returns the deposit that pends for a node, if one does; raises as ``today`` does."""
+        return self._read()[1].get(node)
+
+    def begin(self, node: int, wei: int) -> PendingDeposit:
+        """Counts ``wei`` for a node, and names the intent under which they are sent until ``end``.
+
+        Raises:
+            Misconfigured: the file cannot be read or written.
+        """
+        spent, pending = self._read()
+        begun = PendingDeposit(f"fleet-bond/{node}/{secrets.token_hex(8)}", wei, self._day())
+        self._write(spent + wei, {**pending, node: begun})
+        return begun
+
+    def end(self, node: int, moved: bool) -> None:
+        """Forgets a node's deposit, and counts it no more if nothing was moved; raises as ``begin`` does."""
+        spent, pending = self._read()
+        ended = pending.pop(node)
+        self._write(spent if moved or ended.day != self._day() else spent - ended.wei, pending)
+
+    def _read(self) -> tuple[int, dict[int, PendingDeposit]]:
         if not self._path.exists():
-            return 0
+            return 0, {}
         try:
             with accessing(f"read {self._path}"):
                 written = json.loads(self._path.read_bytes())
-            return int(written["spent_wei"]) if written["day"] == self._day() else 0
-        except (ValueError, KeyError, TypeError) as error:
+            spent = int(written["spent_wei"]) if written["day"] == self._day() else 0
+            pending = {
+                int(node): PendingDeposit(str(each["intent"]), int(each["wei"]), str(each["day"]))
+                for node, each in written.get("pending", {}).items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Misconfigured(f"{self._path} does not say what was added today: mend or remove it") from error
+        return spent, pending
 
-    def add(self, wei: int) -> None:
-        """Counts ``wei`` more, or less if it is negative; raises ``Misconfigured`` if they cannot be written."""
-        state = {"day": self._day(), "spent_wei": str(max(0, self.today() + wei))}
+    def _write(self, spent: int, pending: dict[int, PendingDeposit]) -> None:
+        told = {str(node): {**asdict(each), "wei": str(each.wei)} for node, each in pending.items()}
+        state = {"day": self._day(), "spent_wei": str(spent), "pending": told}
         with accessing(f"write {self._path}"):
             write_atomically(self._path, json.dumps(state).encode())
 
@@ -163,8 +205,8 @@ class BondKeeper:
         by_hand = f"{low}: assize stake deposit {look.node} '{tokens(look.missing)}'"
         if following is None:
             return by_hand
-        spent = self._spending.today()
-        wei = to_add(look.missing, spent, following.most_wei_a_day)
+        spent, pending = self._spending.today(), self._spending.pending(look.node)
+        wei = pending.wei if pending else to_add(look.missing, spent, following.most_wei_a_day)
         if not wei:
             cap = f"{tokens(spent)} of today's {tokens(following.most_wei_a_day)} are added"
             return f"{by_hand} by hand, as {cap}; see why it was slashed: assize ledger slashes"
@@ -172,7 +214,7 @@ class BondKeeper:
             self._add(node, look, following, wei)
         except AssizeError as error:
             return f"{low}, and could not be added to: {error}"
-        log.info("bond_added_to", node=look.node, amount=tokens(wei), today=tokens(spent + wei))
+        log.info("bond_added_to", node=look.node, amount=tokens(wei), today=tokens(self._spending.today()))
         return ""
 
     def _add(self, node: FleetNode, look: BondLook, following: BondFollowing, wei: int) -> None:
@@ -181,10 +223,14 @@ class BondKeeper:
         with sending(*place) as sender:
             if sender.address != look.owner:
                 raise Misconfigured(f"its owner is {look.owner}, and [bond] names the key of {sender.address}")
-            plan = actions.deposit(sender, look.node, wei)
-            self._spending.add(wei)
+            begun = self._spending.pending(look.node) or self._spending.begin(look.node, wei)
+            call = calls.top_up(sender.chain.deployment, look.node, wei)
             try:
-                plan.carry_out(f"fleet-bond/{look.node}/{secrets.token_hex(8)}")
-            except Rejected:
-                self._spending.add(-wei)  # a contract refused it: nothing was moved
+                if sender.progress(key := key_of(begun.intent, call)) is not None:  # signed at an earlier look
+                    sender.send_once(key, call)
+                else:
+                    actions.deposit(sender, look.node, wei).carry_out(begun.intent)
+            except Rejected:  # a contract refused it, or the owner has too little: nothing was moved
+                self._spending.end(look.node, moved=False)
                 raise
+            self._spending.end(look.node, moved=True)

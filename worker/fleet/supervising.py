@@ -232,7 +232,10 @@ class FleetSupervisor:
             self._told_at = self._told_at or now
             log.info("draining" if told == 1 else "ending", nodes=sum(each.pid is not None for each in self._members))
             for member in self._members:
-                _signal(member, signal.SIGTERM if told == 1 else signal.SIGKILL)
+                if told > 1:
+                    _signal(member, signal.SIGKILL)
+                elif member.left is None:  # one that an earlier fleet left drains already, and twice means at once
+                    _signal(member, signal.SIGTERM)
             self._obeyed = told
         elif told and now > self._told_at + self._fleet.drain_seconds:
             late = now > self._told_at + self._fleet.drain_seconds + KILL_SECONDS

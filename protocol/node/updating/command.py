@@ -12,6 +12,7 @@ What was drained is written down until it runs again, so that an update that was
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -51,7 +52,7 @@ def update(
     link, old = _settled()
     requirement = environments.requirement_of(to, environments.extras_in_use())
     kept = link.with_name(f".{link.name}.drained")
-    _start_left(kept, link)
+    _start_left(kept, link, drain_seconds)
     running = daemons.find_daemons(link, [*daemons.profile_folders(), *(state_dir or ())])
     note(f"daemons that run from {link}: {', '.join(each.named for each in running) or 'none'}")
     note(f"installing {requirement} beside them")
@@ -90,21 +91,23 @@ def _exchange(
     """Drains the daemons and starts them from the new environment, or all of them from the old one again."""
     if running:
         note("draining: no new work is taken, and what was begun is handed in")
-    with accessing(f"write {kept}"):
-        write_atomically(kept, json.dumps([each.kept() for each in running]).encode(), 0o600)
+    _keep(kept, running)
     started: list[RunningDaemon] = []
     try:
         daemons.drain_daemons(running, drain_seconds)
         environments.point_link(link, made)
-        started += [daemons.start_daemon(each, link) for each in running]
+        for each in running:
+            started.append(daemons.start_daemon(each, link))
         for each in started:
             daemons.await_start(each, START_SECONDS)
     except BaseException as error:
         note(f"going back to {own_version()}: {str(error) or 'interrupted'}")
-        daemons.drain_daemons(started, drain_seconds)
+        if started:
+            _keep(kept, [*started, *running[len(started) :]])
+            daemons.drain_daemons(started, math.inf)
         environments.point_link(link, old)
         shutil.rmtree(made, ignore_errors=True)
-        _start_left(kept, link)
+        _start_left(kept, link, math.inf)
         if isinstance(error, AssizeError):
             raise type(error)(f"{error}; the version in use is {own_version()} again") from error
         raise
@@ -112,11 +115,32 @@ def _exchange(
     return started
 
 
-def _start_left(kept: Path, link: Path) -> None:
-    """Starts what an update had drained and does not run: the update goes back, or was ended on its way."""
+def _keep(kept: Path, told: Sequence[RunningDaemon]) -> None:
+    """Writes down the daemons that are told to end, before they are."""
+    with accessing(f"write {kept}"):
+        write_atomically(kept, json.dumps([each.kept() for each in told]).encode(), 0o600)
+
+
+def _start_left(kept: Path, link: Path, most_seconds: float) -> None:
+    """Starts what an update had told to end and does not run again: the update goes back, or was ended on its way.
+
+    What has not ended yet is waited for, at most ``most_seconds`` each: a second SIGTERM would cost it its jobs.
+
+    Raises:
+        Unavailable: one has not ended in time; it remains written down.
+    """
     left = [each for each in daemons.read_kept(kept) if not daemons.runs_already(each)]
+    ending = [each for each in left if daemons.still_ends(each)]
     if left:
         note(f"starting again: {', '.join(each.named for each in left)}")
-    for started in [daemons.start_daemon(each, link) for each in left]:
-        daemons.await_start(started, START_SECONDS)
+    if ending:
+        names = ", ".join(each.named for each in ending)
+        note(f"waiting until they have drained: {names}; if this is ended, the next assize update starts them")
+    started: list[RunningDaemon] = []
+    for each in (*(each for each in left if each not in ending), *ending):
+        if each in ending:
+            daemons.await_ends([each], most_seconds)
+        started.append(daemons.start_daemon(each, link))
+    for each in started:
+        daemons.await_start(each, START_SECONDS)
     kept.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class RunningDaemon:
         words: what was typed after ``assize``.
         folder: its working directory.
         environment: its variables.
-        uid, gid: its user and group.
+        uid, gid, groups: its user and group, and the groups that it is in besides, such as that of the graphics cards.
         output: the file that it writes to; empty if that is a terminal, a pipe or a journal.
         health: its health file; empty if it has none.
         unit: its systemd unit; empty if it has none.
@@ -60,6 +61,7 @@ class RunningDaemon:
     output: str = ""
     health: str = ""
     unit: str = ""
+    groups: tuple[int, ...] = ()
 
     @property
     def named(self) -> str:
@@ -73,7 +75,7 @@ class RunningDaemon:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> RunningDaemon:
         """Returns what ``kept`` was returned of."""
-        return cls(**{**kept, "words": tuple(kept["words"])})
+        return cls(**{**kept, "words": tuple(kept["words"]), "groups": tuple(kept.get("groups", ()))})
 
 
 def find_daemons(link: Path, folders: Iterable[Path]) -> list[RunningDaemon]:
@@ -125,12 +127,14 @@ def _running(link: Path, pid: int, unit: str = "", health: str = "") -> RunningD
         settings = (place / "environ").read_bytes().split(b"\0")
         folder, owner = os.readlink(place / "cwd"), place.stat()
         output = os.readlink(place / "fd" / "1")
+        status = (place / "status").read_text(errors="replace")
     pairs = (pair.decode(errors="surrogateescape").partition("=") for pair in settings if pair)
     environment = {name: value for name, _, value in pairs}
     words = typed_words(line)
     daemon = RunningDaemon(
         *(pid, words, folder, environment, owner.st_uid, owner.st_gid),
         *(output if os.path.isfile(output) else "", health, unit),
+        groups=tuple(int(group) for group in status.partition("\nGroups:")[2].partition("\n")[0].split()),
     )
     if not words:
         if unit:
@@ -193,14 +197,27 @@ def examine_daemon(daemon: RunningDaemon, environment: Path) -> None:
 def drain_daemons(daemons: Sequence[RunningDaemon], most_seconds: float) -> None:
     """Has daemons end by SIGTERM, which drains them, and waits until they have.
 
+    All are told even if a person interrupts: one that was not could be waited for in vain, and one that is told twice
+    ends without its jobs.
+
     Raises:
         Unavailable: one has not ended in time.
     """
-    for daemon in daemons:
-        if daemon.unit:
-            _systemctl("stop", "--no-block", daemon.unit)
-        elif runs(daemon.pid):
-            os.kill(daemon.pid, signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for daemon in daemons:
+            if daemon.unit:
+                _systemctl("stop", "--no-block", daemon.unit)
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(daemon.pid, signal.SIGTERM)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    await_ends(daemons, most_seconds)
+
+
+def await_ends(daemons: Sequence[RunningDaemon], most_seconds: float) -> None:
+    """Waits until daemons that were told to end have ended; raises ``Unavailable`` if one has not in time."""
     give_up = time.monotonic() + most_seconds
     while left := [daemon for daemon in daemons if _lives(daemon.pid)]:
         if time.monotonic() > give_up:
@@ -252,8 +269,17 @@ def await_start(daemon: RunningDaemon, most_seconds: float) -> None:
 
 def runs_already(daemon: RunningDaemon) -> bool:
     """Returns whether a daemon that was drained runs again; a unit is left to systemd, which starts it but once."""
+    pid = _health_pid(daemon)
+    return pid != daemon.pid and _is_process_of(daemon, pid)
+
+
+def still_ends(daemon: RunningDaemon) -> bool:
+    """Returns whether the process of a daemon that was told to end still runs; systemd itself waits for a unit's."""
+    return not daemon.unit and _is_process_of(daemon, daemon.pid)
+
+
+def _is_process_of(daemon: RunningDaemon, pid: int) -> bool:
     try:
-        pid = _health_pid(daemon)
         line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     except OSError:
         return False
@@ -280,7 +306,7 @@ def _as_user(daemon: RunningDaemon) -> dict[str, Any]:
     """Returns how a process is started as the daemon's user, where this one may."""
     if os.geteuid() != 0 or daemon.uid == 0:
         return {}
-    return {"user": daemon.uid, "group": daemon.gid, "extra_groups": []}
+    return {"user": daemon.uid, "group": daemon.gid, "extra_groups": list(daemon.groups)}
 
 
 def read_kept(path: Path) -> list[RunningDaemon]:
