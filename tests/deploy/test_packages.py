@@ -65,6 +65,7 @@ def containerfile() -> dict[str, list[tuple[str, str]]]:
 STAGES = containerfile()
 TARGETS = [name for name, steps in STAGES.items() if steps[0] == ("FROM", f"role AS {name}")]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+BLOCKS = re.findall(r"^```\n(.*?)^```", (DEPLOY / "README.md").read_text(), re.M | re.S)
 UNITS = sorted((DEPLOY / "systemd").rglob("*.service"))
 
 
@@ -160,6 +161,16 @@ def test_a_service_of_the_compose_file_gets_only_secrets_that_are_files() -> Non
     assert all(set(each) == {"file"} for each in COMPOSE["secrets"].values())
     named = [one for service in COMPOSE["services"].values() for one in service.get("secrets", ())]
     assert {one if isinstance(one, str) else one["source"] for one in named} == set(COMPOSE["secrets"])
+
+
+def test_the_page_makes_each_secret_and_name_that_a_coordinator_of_the_compose_file_needs() -> None:
+    (block,) = (each for each in BLOCKS if "docker compose" in each and "--profile coordinator" in each)
+    services = [each for each in COMPOSE["services"].values() if "coordinator" in each["profiles"]]
+    named = {one if isinstance(one, str) else one["source"] for each in services for one in each.get("secrets", ())}
+    files = {Path(COMPOSE["secrets"][name]["file"]).name for name in named}
+    assert files <= set(re.findall(r"(?:> |export coordinator )(\S+)", block))
+    asked = set(re.findall(r"\$\{(\w+)", yaml.safe_dump(services))) - {"S3_REGION"}
+    assert asked == set(re.findall(r"^([A-Z0-9_]+)=", block, re.M))
 
 
 def test_pods_run_commands_with_settings_and_are_asked_for_paths_that_exist(tmp_path: Path) -> None:
