@@ -85,6 +85,7 @@ def precheck(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator-precheck", settings.log_level)
+    telemetry.serve_metrics(settings.precheck_metrics_port, settings.metrics_host, settings.state_dir)
     blobs, deployment = KeptBlobs.open(settings), Deployment.load(settings.addresses)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)

@@ -94,6 +94,7 @@ class CoordinatorSettings(NodeSettings):
         host: address at which the API listens.
         port: port at which the API listens.
         api_metrics_port: port of the API process's metrics, beside the driver's `metrics_port`; 0 disables them.
+        precheck_metrics_port: port of the metrics of the process that examines uploads; 0 disables them.
         relays: URLs of relays that serve checkpoints.
         origin: URL of the trainer, which serves them too.
         jobs_per_round: most jobs of a round; free capacities may allow fewer.
@@ -126,6 +127,7 @@ class CoordinatorSettings(NodeSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     api_metrics_port: int = Field(default=0, ge=0, le=65535)
+    precheck_metrics_port: int = Field(default=0, ge=0, le=65535)
     relays: tuple[str, ...] = ()
     origin: str | None = None
     jobs_per_round: int = Field(default=16, ge=1, le=256)

@@ -31,6 +31,7 @@ from coordinator.driver.wiring import keep_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import GrantRow, UploadRow
+from deploy.localnet.processes import free_port
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Role
 from protocol.errors import Rejected, Unavailable
@@ -145,7 +146,8 @@ def shop(request: pytest.FixtureRequest, swarm: Swarm) -> Iterator[Shop]:
         for name, value in environment(outage.url).items():
             patch.setenv(name, value)
         redis_url = f"{swarm.redis_url.rpartition('/')[0]}/{1 + KINDS.index(request.param)}"
-        settings = swarm.settings(objects=server.url("run"), state_dir=folder, redis_url=redis_url, jobs_per_round=16)
+        own = {"state_dir": folder, "redis_url": redis_url, "precheck_metrics_port": free_port()}
+        settings = swarm.settings(objects=server.url("run"), jobs_per_round=16, **own)
         late = Objects(settings.objects).sign_put("incoming/late", 1)
         store = Store(settings.database)
         keep_rules(store, RULES)
@@ -189,6 +191,8 @@ def test_a_worker_uploads_to_the_store_and_anyone_fetches_the_artifact(shop: Sho
     assert shop.objects.keys("incoming") == set(), "nothing is left of what was taken"
     assert shop.objects.keys("artifacts") == {f"artifacts/{root.hex()[:2]}/{root.hex()}"}
     assert not (shop.settings.state_dir / "artifacts").exists()
+    shown = httpx.get(f"http://127.0.0.1:{shop.settings.precheck_metrics_port}/metrics").text
+    assert "assize_coordinator_uploads_total 1.0" in shown, "the process that took it counts it"
 
 
 @WITH_ONE

@@ -122,22 +122,31 @@ def loaded(part: str) -> Any:
     return typer.main.get_command(front_door([part]))
 
 
+def lacking(command: str, part: Any, words: list[str]) -> str:
+    """Which arguments a command lacks."""
+    if "--help" in words:
+        return ""
+    given = part.make_parser(part.context_class(part)).parse_args([word for word in words if word != "--network"])[0]
+    asked = [each for each in part.params if each.param_type_name == "argument" and each.required]
+    return "".join(f"{command}: lacks {each.name}" for each in asked if not given.get(each.name))
+
+
 def refusal(command: str) -> str:
     """Why the command line refuses a command, or nothing; it is parsed, not carried out."""
     words = shlex.split(command)[1:]
     if words[0].isupper() or words[:1] == ["ROLE"]:
         return ""
     context = typer.Context(part := loaded(words[0]), info_name="assize")
-    for depth, word in enumerate(words):
-        if not hasattr(part, "commands"):
-            known = {name for each in part.params for name in (*each.opts, *each.secondary_opts)}
-            options = {each.partition("=")[0] for each in words[depth:] if re.match(r"--[a-z]", each)}
-            return "".join(f"{command}: unknown {option}" for option in options - known - {"--help", "--network"})
-        if word.startswith("-"):
+    while hasattr(part, "commands"):
+        if not words or words[0].startswith("-"):
             return ""
-        if (part := part.get_command(context, word)) is None:
+        if (part := part.get_command(context, word := words.pop(0))) is None:
             return f"{command}: unknown {word}"
-    return ""
+    known = {name for each in part.params for name in (*each.opts, *each.secondary_opts)}
+    options = {each.partition("=")[0] for each in words if re.match(r"--[a-z]", each)}
+    if strange := options - known - {"--help", "--network"}:
+        return "".join(f"{command}: unknown {option}" for option in strange)
+    return lacking(command, part, words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=RUNBOOKS)
@@ -150,6 +159,7 @@ def test_every_command_that_a_runbook_quotes_is_one_of_ours(page: Path) -> None:
 def test_a_command_with_a_wrong_word_or_option_is_refused() -> None:
     assert "unknown fly" in refusal("assize worker fly")
     assert "unknown --fast" in refusal("assize worker drain --fast")
+    assert "lacks whose" in refusal("assize wallet sent")
     assert refusal("assize worker drain --cancel") == ""
 
 

@@ -14,12 +14,19 @@ import click
 import pytest
 import typer
 import yaml
+from starlette.routing import Route
 
 from assize import front_door
+from coordinator.api.routes import router
+from coordinator.commands import UPLOAD_SECONDS
 from coordinator.settings import CoordinatorSettings
+from ledger.api.app import UNTAGGED
 from ledger.settings import STATE_DIR_VARIABLE
+from protocol.broadcast.server import create_app
+from protocol.broadcast.version_store import VersionStore
 from protocol.node.profile import Profile
 from protocol.node.settings import NodeSettings
+from protocol.transport.listening import GRACE_SECONDS
 from tests.conftest import ROOT
 from trainer.settings import TrainerSettings
 from validator.recheck.settings import RecheckSettings
@@ -31,6 +38,13 @@ SETTINGS: tuple[type[NodeSettings], ...] = (
     *(CoordinatorSettings, WorkerSettings, ValidatorSettings),
     *(RecheckSettings, TrainerSettings),
 )
+LONGEST_END = {
+    "worker": WorkerSettings.model_fields["drain_seconds"].default,
+    "validator": ValidatorSettings.model_fields["drain_seconds"].default,
+    "coordinator": UPLOAD_SECONDS,
+    **dict.fromkeys(("coordinator-drive", "trainer", "relay", "ledger"), GRACE_SECONDS),
+}
+"""Seconds that each role's own limits let it take at most once it is told to end."""
 OTHERS = {"ASSIZE_PROFILE", STATE_DIR_VARIABLE}
 """Variables that belong to no class of settings and to no option."""
 
@@ -127,7 +141,7 @@ def test_an_image_runs_a_command_that_exists_as_a_number_without_tools_that_buil
 def test_services_of_the_compose_file_run_commands_with_settings_that_exist() -> None:
     targets = {f"assize-{target}" for target in TARGETS}
     for name, service in COMPOSE["services"].items():
-        image = service["image"].removeprefix("${WORKER_IMAGE:-").removesuffix("}")
+        image = service["image"]
         assert service["restart"] == ("on-failure" if name == "bucket" else "unless-stopped"), name
         assert service["read_only"], name
         assert service["deploy"]["resources"]["limits"]["memory"], name
@@ -148,7 +162,13 @@ def test_a_service_of_the_compose_file_gets_only_secrets_that_are_files() -> Non
     assert {one if isinstance(one, str) else one["source"] for one in named} == set(COMPOSE["secrets"])
 
 
-def test_pods_run_commands_with_settings_that_exist() -> None:
+def test_pods_run_commands_with_settings_and_are_asked_for_paths_that_exist(tmp_path: Path) -> None:
+    weights = {route.path for route in create_app(VersionStore(tmp_path)).routes if isinstance(route, Route)}
+    served: dict[str, set[str]] = {
+        "assize-coordinator": {route.path for route in router.routes if isinstance(route, Route)},
+        **dict.fromkeys(("assize-relay", "assize-trainer"), weights),
+        "assize-ledger": set(UNTAGGED),
+    }
     targets = {f"assize-{target}" for target in TARGETS}
     for each in containers():
         assert ours([one["name"] for one in each.get("env", ())]) <= known_variables()
@@ -157,10 +177,29 @@ def test_pods_run_commands_with_settings_that_exist() -> None:
         if "image" in each:
             assert each["image"] in targets
             command(each["args"])
-        probes = [each[name] for name in ("startupProbe", "livenessProbe", "readinessProbe") if name in each]
-        for hook in (*probes, *each.get("lifecycle", {}).values()):
+        ports = {one["name"]: one["containerPort"] for one in each.get("ports", ())}
+        for hook in (each[name] for name in ("startupProbe", "livenessProbe", "readinessProbe") if name in each):
             if "exec" in hook:
                 command(hook["exec"]["command"][1:])
+            elif "httpGet" in hook:
+                assert hook["httpGet"]["path"] in served[each["image"]], each["image"]
+            assert hook.get("httpGet", hook.get("tcpSocket", {})).get("port") in (None, *ports)
+
+
+def test_prometheus_reaches_the_metrics_of_every_role_in_a_container() -> None:
+    for target in set(TARGETS) - {"demo"}:
+        set_ = dict(re.findall(r"(ASSIZE_\w+)=(\S+)", " ".join(rest for word, rest in STAGES[target] if word == "ENV")))
+        role = target.partition("-")[0].upper()
+        assert set_[f"ASSIZE_{role}_METRICS_HOST"] == "0.0.0.0", target
+        assert {port for name, port in set_.items() if name.endswith("METRICS_PORT")} == {"9100"}, target
+    for each in containers():
+        if each.get("image", "").startswith("assize-"):
+            assert {"name": "metrics", "containerPort": 9100} in each["ports"]
+    (policy,) = (
+        each for each in documents() if each["kind"] == "NetworkPolicy" and "metrics" in each["metadata"]["name"]
+    )
+    assert policy["spec"]["podSelector"] == {"matchLabels": {"app.kubernetes.io/part-of": "assize"}}
+    assert policy["spec"]["ingress"][0]["ports"] == [{"port": 9100, "protocol": "TCP"}]
 
 
 def test_pods_get_no_variables_of_services_which_a_role_would_refuse_as_unknown_settings() -> None:
@@ -191,17 +230,26 @@ def test_every_role_reads_its_settings_from_the_example_profile(
     assert Profile.current().table("relay")["upstream"] == "http://trainer:8710"
 
 
-def test_a_worker_that_is_told_to_end_has_time_to_drain() -> None:
-    longest = max(kind.model_fields["drain_seconds"].default for kind in (WorkerSettings, ValidatorSettings))
-    sets = [each for each in documents() if each["kind"] == "StatefulSet"]
-    graces = [
-        each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        for each in sets
-        if each["metadata"]["name"] in ("worker", "validator") and "replicas" in each["spec"]
+def graces(role: str) -> list[int]:
+    """Seconds that a role has to end once it is told to: under Kubernetes, compose and systemd."""
+    sets = (each for each in documents() if each["kind"] in ("Deployment", "StatefulSet"))
+    named = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in sets if "replicas" in each["spec"]}
+    units = (DEPLOY / "systemd" / f"assize-{role}{at}.service" for at in ("", "@"))
+    stops = [re.search(r"TimeoutStopSec=(\d+)", unit.read_text()) for unit in units if unit.exists()]
+    composed = COMPOSE["services"][role].get("stop_grace_period", "10s")
+    return [
+        named[role].get("terminationGracePeriodSeconds", 30),
+        int(composed.removesuffix("s")),
+        *(int(stop[1]) if stop else 90 for stop in stops),
     ]
-    stops = [re.search(r"TimeoutStopSec=(\d+)", unit.read_text()) for unit in UNITS]
-    named = {unit.name: int(stop[1]) for unit, stop in zip(UNITS, stops, strict=True) if stop}
-    told = [*graces, named["assize-worker@.service"], named["assize-validator@.service"]]
-    told += [60 * int(COMPOSE["services"][name]["stop_grace_period"].rstrip("m")) for name in ("worker", "validator")]
-    assert len(told) == 6
-    assert min(told) > longest
+
+
+@pytest.mark.parametrize("role", sorted(LONGEST_END))
+def test_a_role_that_is_told_to_end_has_the_time_that_it_takes(role: str) -> None:
+    told = graces(role)
+    assert min(told) > LONGEST_END[role]
+    assert told[0] == told[1]
+
+
+def test_a_service_that_keeps_sockets_in_tmp_may_write_there() -> None:
+    assert all("/tmp" in COMPOSE["services"][name]["tmpfs"] for name in COMPOSE["services"] if name != "valkey")

@@ -289,7 +289,8 @@ def _add_state(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> N
 def _add_metrics(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:
     import httpx
 
-    ports = {role: values.get("metrics_port"), f"{role}-api": values.get("api_metrics_port")}
+    ports = {role: values.get("metrics_port")}
+    ports |= {f"{role}-{part}": values.get(f"{part}_metrics_port") for part in ("api", "precheck")}
     host = str(values.get("metrics_host") or "127.0.0.1")
     for name, port in ports.items():
         if not port:
