@@ -158,6 +158,15 @@ class Anvil:
         self._process.wait(self._patience)
         shutil.rmtree(self._states, ignore_errors=True)
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Takes requests and answers none."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self._process.pid, signal.SIGCONT)
+
     def fund(self, address: str, amount: int = 1_000 * TOKEN) -> None:
         """Gives an address the chain's own coin."""
         self.rpc.call("anvil_setBalance", address, hex(amount))

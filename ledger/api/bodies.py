@@ -65,7 +65,7 @@ DETECTION = Detection.model_validate_json(files("ledger.api").joinpath("detectio
 class LedgerHealth(Body):
     """State of the ledger: block, lag and problem, if any.
 
-    ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers.
+    ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers in time.
     """
 
     status: str

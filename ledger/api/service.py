@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -24,6 +25,7 @@ from ledger.queries.verdicts import NodeVerdict, node_verdicts
 from ledger.store.as_of import as_of
 from ledger.store.database import Database
 from ledger.store.follower import Follower
+from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
 
@@ -34,6 +36,9 @@ LOOKUPS = 8
 """Searches that ask the chain at once, so that a slow RPC leaves threads to other requests."""
 AUDIT_SECONDS = 10.0
 """Least time between two audits that the API makes; in between the last one is answered."""
+
+HEAD_SECONDS = 2.0
+"""Longest time for which health waits for the chain: less than those who ask for it wait."""
 
 Story = TypeVar("Story")
 
@@ -116,6 +121,9 @@ class LedgerService:
         self.reckoning = Reckoning(database)
         self._lock = threading.Lock()
         self._lookups = threading.BoundedSemaphore(LOOKUPS)
+        self._lock_of_head = threading.Lock()
+        self._heads = ThreadPoolExecutor(1, "ledger-head")
+        self._asked: Future[Block] | None = None
         self._made_at = 0.0
         self.last_audit: MadeAudit | None = None
 
@@ -162,16 +170,31 @@ class LedgerService:
             self._lock.release()
 
     def health(self) -> LedgerHealth:
-        """Returns the state of the ledger."""
+        """Returns the state of the ledger, within moments where the RPC hangs: a restart would not mend that."""
         with self.database.reading() as connection:
             at = lookup.at(connection)
         problem = self.follower.problem
         try:
-            behind = max(0, self.chain.head().number - at.block_number)
+            behind = max(0, self._head() - at.block_number)
         except Unavailable as error:
             behind, problem = None, problem or str(error)
         status = "failing" if problem else "following"
         return LedgerHealth(status=status, chain_id=self.chain.chain_id, behind=behind, problem=problem, **_at(at))
+
+    def _head(self) -> int:
+        """Returns the chain's newest block; of several who ask at once, one does, so that a slow RPC keeps one thread.
+
+        Raises:
+            Unavailable: no RPC answers, or none in time.
+        """
+        with self._lock_of_head:
+            if self._asked is None or self._asked.done():
+                self._asked = self._heads.submit(self.chain.head)
+            asked = self._asked
+        try:
+            return asked.result(HEAD_SECONDS).number
+        except TimeoutError:
+            raise Unavailable(f"the RPC at {self.chain.rpc.url} does not answer within {HEAD_SECONDS:.0f} s") from None
 
 
 def _paged(connection: Connection, items: tuple[Any, ...], limit: int) -> Page[Any]:

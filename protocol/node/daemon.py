@@ -34,7 +34,9 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.activity import Activity
 
 TICKS = Counter("assize_ticks", "Ticks of the loop", ["daemon", "outcome"])
-LAST_TICK = Gauge("assize_last_tick_timestamp_seconds", "When the last tick ended without error", ["daemon"])
+LAST_TICK = Gauge(
+    "assize_last_tick_timestamp_seconds", "When the last tick ended without error, or when the loop started", ["daemon"]
+)
 
 HEALTH_SECONDS = 1.0
 """Shortest time between writes of the health file."""
@@ -133,6 +135,7 @@ class Daemon:
         """Ticks until stopped and returns the exit code: 0 when stopped, 2 after ``Misconfigured``."""
         self._listen()
         self._log.info("started", pid=os.getpid())
+        LAST_TICK.labels(self.name).set_to_current_time()
         try:
             return self._loop()
         finally:

@@ -17,6 +17,14 @@ LEAST_KNOWN = 6
 SEED_WORDS = 12
 """Words of a seed phrase, at least."""
 
+_SECRETS = (
+    "passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|mnemonic|"
+    "seed[_-]?phrase|authorization|cookie"
+)
+_SECRET = re.compile(_SECRETS, re.IGNORECASE)
+_COUNT = r"tokens?[\w-]{0,40}[\"']?\s{0,4}[:=]\s{0,4}-?\d{1,15}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?(?:[\s,;}\]]|\Z)"
+"""A number of tokens is none that opens anything; a password may be a number."""
+
 _WORDS = re.compile(rf"\b[a-z]{{3,8}}(?:[ ,]{{1,3}}[a-z]{{3,8}}){{{SEED_WORDS - 1},}}\b")
 _WORD = re.compile("[a-z]+")
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -24,8 +32,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s\"'<>]+)"), lambda match: shown_url(match[1])),
     (
         re.compile(
-            r"(?i)(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|mnemonic|"
-            r"seed[_-]?phrase|authorization|cookie)[\w-]{0,40}[\"']?\s{0,4}[:=]\s{0,4}"
+            rf"(?i)(?!{_COUNT})(?:{_SECRETS})[\w-]{{0,40}}[\"']?\s{{0,4}}[:=]\s{{0,4}}(?!\{{\s{{0,4}}[\"'}}])"
             r"(\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?:Bearer |Basic )?[^\s,;}]+)"
         ),
         lambda _: "***",
@@ -105,6 +112,11 @@ def shown_url(url: str) -> str:
     where = f"{parts.hostname}{f':{port}' if port else ''}" if local else "<host>"
     more = "/***" if parts.path.strip("/") or parts.query else ""
     return f"{parts.scheme}://{where}{more}"
+
+
+def names_secret(name: str) -> bool:
+    """Returns whether what has this name is a secret. PURE."""
+    return _SECRET.search(name) is not None
 
 
 def is_local(host: str | None) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 
 from protocol.chain.events import Dripped, Transfer
 from protocol.chain.reading.client import Chain
@@ -260,6 +261,13 @@ def test_a_sender_whose_final_transactions_are_gone_says_so_at_once(chain: Chain
     anvil.rpc.call("evm_revert", before)
     with pytest.raises(Unavailable, match=r"has 0 transactions of .*, of which 1 were final"):
         sender.send("second", drip)
+
+
+def test_what_is_mined_counts_no_longer_as_pending_before_the_next_look(sender: Sender) -> None:
+    for number in (1, 2):
+        sender.send(f"pay {number}", calls.pay_native(NOBODY, number))
+        assert REGISTRY.get_sample_value("assize_sender_pending_intents") == 0
+        assert REGISTRY.get_sample_value("assize_sender_oldest_pending_timestamp_seconds") == 0
 
 
 def test_a_sender_with_nothing_to_watch_asks_nothing(sender: Sender, chain: Chain, anvil: Anvil) -> None:

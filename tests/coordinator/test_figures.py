@@ -47,3 +47,13 @@ def test_gas_bond_and_version_are_those_of_the_chain(swarm: Swarm) -> None:
     assert shown("node_listable", node=worker.node) == reader.is_listable(worker.node)
     assert shown("gas_balance_coins", key=worker.key.address) == reader.native_balance(worker.key.address) / 10**18
     assert shown("run_version", run=swarm.run) == reader.run(swarm.run).version
+
+
+def test_head_and_final_block_go_on_while_a_long_pass_asks_for_neither(swarm: Swarm) -> None:
+    standing, chain = OwnStanding(swarm.chain, swarm.workers[0].key.address), swarm.chain.chain_id
+    standing.look()
+    final = shown("chain_final_block", chain=chain)
+    swarm.chain.rpc.call("anvil_mine", hex(3))
+    standing.look()
+    assert shown("chain_final_block", chain=chain) == final + 3  # type: ignore[operator]
+    assert shown("chain_head_timestamp_seconds", chain=chain) == swarm.chain.head().timestamp

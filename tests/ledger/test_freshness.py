@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from fastapi.testclient import TestClient
 
 from ledger.api.app import create_app
@@ -14,6 +16,7 @@ from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing import calls
+from protocol.node.commands.health import ANSWER_SECONDS
 from tests.conftest import TOKEN, Anvil, until
 from tests.ledger.scenario import Story, pages_of
 
@@ -48,6 +51,21 @@ def test_a_page_of_a_lagging_ledger_says_so_at_its_top(chain: Chain, anvil: Anvi
         page = client.get("/", headers=HTML).text
     assert "30 blocks behind" in page
     assert page.index("The ledger is 30 blocks behind the chain") < page.index("<main")
+
+
+def test_health_answers_soon_while_the_rpc_hangs_so_that_nobody_starts_the_ledger_again(
+    chain: Chain, anvil: Anvil, database: Database
+) -> None:
+    with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=1_000))) as client:
+        until(lambda: client.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+        with anvil.hanging():
+            began = time.monotonic()
+            answer = client.get("/health")
+            seconds = time.monotonic() - began
+        assert (answer.status_code, answer.json()["behind"]) == (200, None)
+        assert "does not answer within" in answer.json()["problem"]
+        assert seconds < ANSWER_SECONDS - 1
+        until(lambda: client.get("/health").json()["behind"] == 0, 20, "the ledger to hear from the chain again")
 
 
 def test_a_page_of_a_halted_ledger_says_so_at_its_top(chain: Chain, anvil: Anvil, database: Database) -> None:

@@ -15,6 +15,7 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node import telemetry
@@ -57,6 +58,25 @@ def test_a_failed_tick_is_followed_by_another(error: Exception) -> None:
     code, started = run_ticks(error, error, None)
     assert code == 0
     assert len(started) == 4
+
+
+def test_a_loop_that_never_ends_a_tick_shows_when_it_started() -> None:
+    before, running, ends = time.time(), threading.Event(), threading.Event()
+
+    def tick() -> None:
+        running.set()
+        ends.wait(10)
+
+    daemon = Daemon("stuck-at-once", tick, 1)
+    thread = threading.Thread(target=daemon.run)
+    thread.start()
+    running.wait(10)
+    shown = REGISTRY.get_sample_value("assize_last_tick_timestamp_seconds", {"daemon": "stuck-at-once"})
+    daemon.stop()
+    ends.set()
+    thread.join()
+    assert shown is not None
+    assert shown >= before
 
 
 def test_misconfiguration_ends_the_loop_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,7 @@ keystore_directory = "keystores"
 run = 7
 rules = "{planted.one("rules-{}")}"
 state_dir = "{state}"
+password_file = "{folder}/password"
 database_url = "{planted.one("postgresql://u:{}@db.example/x")}"
 redis_url = "{planted.one("redis://:{}@127.0.0.1:1/0")}"
 relays = ["{planted.one("https://host.example/?token={}")}"]
@@ -100,6 +101,7 @@ urls_file = "urls"
         "pid": 1,
         "at": 2,
         "problem": planted.one("no answer from https://x.example/{}"),
+        "activity": {"tokens_per_second": 12.5, "password": planted.one()},
     }
     (state / "health.json").write_text(json.dumps(health))
     (state / planted.one("{}.parquet")).write_bytes(b"123")
@@ -136,10 +138,16 @@ def test_no_planted_secret_is_in_a_bundle_and_what_helps_is(tmp_path: Path) -> N
     assert any(b"an honest line of the log" in data for name, data in files.items() if "/logs/coordinator-" in name)
     settings = json.loads(files["assize-support/settings.json"])["settings"]
     assert settings["coordinator"]["run"] == {"value": 7, "from": "profile"}
+    assert settings["coordinator"]["password_file"] == {"value": "a path, there", "from": "profile"}
     assert settings["coordinator"]["redis_url"]["value"] == ["redis://127.0.0.1:1/***"]
     assert {"coordinator", "relay", "ledger"} == set(json.loads(files["assize-support/doctor.json"]))
     assert json.loads(files["assize-support/versions.json"])["packages"]["pydantic"]
     assert json.loads(files["assize-support/state/coordinator.json"])["files"][".parquet"] == 1
+    for name, data in files.items():
+        assert not name.endswith(".json") or isinstance(json.loads(data), dict | list), name
+    told = json.loads(files["assize-support/health/coordinator.json"])
+    assert told["activity"]["tokens_per_second"] == 12.5
+    assert told["activity"]["password"] == "***"
     assert out.stat().st_mode & 0o077 == 0
     assert "left out: keystores" in done.stdout
 
@@ -195,10 +203,18 @@ def test_a_link_among_the_logs_is_not_followed(tmp_path: Path) -> None:
         "assize_coordinator_newest_round_timestamp_seconds 1.7e9",
         "the coordinator does not answer yet, so this worker waits until it does, and then goes on as before",
         "http://127.0.0.1:8001 answers",
+        '{"tokens": 512, "tokens_per_second": 12.5, "max_tokens": -1}',
+        "tokens=512 tokens_per_second=1.2e-05",
+        '"password_file": {"value": "a path, there"}',
     ],
 )
 def test_ordinary_lines_stay_as_they_are(line: str) -> None:
     assert Redaction({}, frozenset(SEED_PHRASE.split()).__contains__)(line) == line
+
+
+@pytest.mark.parametrize("line", ["password=12345678", '"password": 12345678', "token: 9f3k", "secret_token = 5512."])
+def test_a_password_of_digits_and_a_token_that_is_no_count_are_secrets(line: str) -> None:
+    assert Redaction({})(line).endswith("***")
 
 
 def test_of_a_url_only_what_cannot_be_a_key_is_shown() -> None:

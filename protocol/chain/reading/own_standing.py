@@ -1,4 +1,4 @@
-"""Reads what an operator must keep filled: gas and bond of one key, and the newest version of its run.
+"""Reads what an operator must keep filled: gas and bond of one key, and the newest version of its run; and the head.
 
 A thread of its own reads them twice a minute for those who watch, so that no loop waits for it.
 """
@@ -16,7 +16,7 @@ from protocol.chain.reading.client import Chain
 from protocol.errors import AssizeError
 
 LOOK_SECONDS = 30.0
-"""Time between two looks, of some five views each."""
+"""Time between two looks, of some five views and two blocks each."""
 
 GAS = Gauge("assize_gas_balance_coins", "Coin that the key holds for gas", ["key"])
 BOND = Gauge("assize_bond_tokens", "Bond of the key's node", ["node"])
@@ -55,6 +55,7 @@ class OwnStanding:
             LISTABLE.labels(str(number)).set(reader.is_listable(number))
         for run in self._runs:
             RUN_VERSION.labels(str(run)).set(reader.run(run).version)
+        self._chain.head_and_final()  # shows both, also while a long pass asks for neither
 
     def _keep_looking(self) -> None:
         told = ""

@@ -40,7 +40,7 @@ OLDEST = Gauge(
     "assize_sender_oldest_pending_timestamp_seconds", "When the oldest pending intent was signed first; 0 without any"
 )
 SHOWN_SECONDS = 1.0
-"""Shortest time between two looks at the journal for these."""
+"""Shortest time between two looks at the journal for these while nothing is known to have changed."""
 
 log = structlog.get_logger()
 
@@ -137,7 +137,11 @@ class Sender(Account):
         """Broadcasts all, then waits for all, each as in ``send_once``. A refused intent stops those after it."""
         for key, call in intents:
             self._begin(key, call)
-        return self._wait([key for key, _ in intents])
+        try:
+            return self._wait([key for key, _ in intents])
+        finally:
+            with self._guard:  # a loop that now works for an hour looks at nothing meanwhile
+                self._show(anew=True)
 
     def simulate(self, call: Call) -> Simulation:
         """Simulates the call on the pending state; raises as ``simulation.simulate`` does."""
@@ -148,6 +152,7 @@ class Sender(Account):
         with self._guard:
             self._tended = self._clock.monotonic()
             self._pending.reconcile()
+            self._show(anew=True)
 
     def tend(self) -> None:
         """Reconciles every few seconds while any intent is pending or not final.
@@ -217,10 +222,10 @@ class Sender(Account):
         newest = self._journal.highest_nonce()
         return mined if newest is None else max(mined, newest + 1)
 
-    def _show(self) -> None:
+    def _show(self, anew: bool = False) -> None:
         """Shows to who watches what is pending; one who cannot be told misses it."""
         now = self._clock.monotonic()
-        if now - self._shown < SHOWN_SECONDS:
+        if now - self._shown < SHOWN_SECONDS and not anew:
             return
         self._shown = now
         with suppress(Unavailable):

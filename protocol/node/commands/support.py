@@ -42,7 +42,7 @@ from protocol.node.commands.config import settings_of
 from protocol.node.commands.examining import configured_roles, examined
 from protocol.node.console import guard
 from protocol.node.profile import Profile
-from protocol.node.redaction import Redaction, is_local, shown_url
+from protocol.node.redaction import Redaction, is_local, names_secret, shown_url
 from protocol.node.wallet import default_directory
 
 MOST_FILE_BYTES = 1 << 20
@@ -56,8 +56,8 @@ ASKING_SECONDS = 20.0
 ORDINARY = frozenset({"PATH", "PWD", "OLDPWD", "SHELL", "LANG", "TERM", "TZ", "SHLVL", "_", "LS_COLORS", "PYTHONPATH"})
 """Variables whose values are no secrets, and whose parts stand in every text."""
 KNOWN_SUFFIXES = frozenset({".db", ".sqlite", ".json", ".jsonl", ".log", ".parquet", ".safetensors", ".pt", ".lock"})
-WORDS = frozenset({"cpu", "cuda", "debug", "info", "warning", "error", "transformers", "vllm", ""})
-"""Values of settings that are shown as they are, besides numbers."""
+WORDS = frozenset({"cpu", "cuda", "debug", "info", "warning", "error", "transformers", "vllm", "password", ""})
+"""Values of settings that are shown as they are, besides numbers; many a password file is called ``password``."""
 
 app = typer.Typer(no_args_is_help=True, help="Pack what somebody who helps needs to see, without secrets.")
 
@@ -99,7 +99,14 @@ class SupportBundle:
 
     def add(self, name: str, text: str) -> None:
         """Adds a text without its secrets, unless the bundle is full; of a long one the end."""
-        data = self.redact(text).encode(errors="replace")
+        self._keep(name, self.redact(text))
+
+    def add_json(self, name: str, value: Any) -> None:
+        """Adds a value; its texts lose their secrets one by one, so that it stays JSON."""
+        self._keep(name, json.dumps(_redacted(value, self.redact), indent=1) + "\n")
+
+    def _keep(self, name: str, text: str) -> None:
+        data = text.encode(errors="replace")
         if len(data) > MOST_FILE_BYTES:
             self.left_out.append((name, f"its first {len(data) - MOST_FILE_BYTES:,} bytes"))
             data = data[-MOST_FILE_BYTES:]
@@ -107,10 +114,6 @@ class SupportBundle:
             self.left_out.append((name, f"the bundle is full at {self.most:,} bytes"))
             return
         self.files[name] = data
-
-    def add_json(self, name: str, value: Any) -> None:
-        """Adds a value; its texts lose their secrets one by one, so that it stays JSON."""
-        self.add(name, json.dumps(_redacted(value, self.redact), indent=1, default=str) + "\n")
 
     def archive(self) -> bytes:
         """Returns the gzipped tar, which tells nothing of this machine's users."""
@@ -254,12 +257,15 @@ def _variables() -> list[str]:
     return [*sorted(name for name in ours if name in known), f"{sum(name not in known for name in ours)} others"]
 
 
-def _redacted(value: Any, redact: Redaction) -> Any:
+def _redacted(value: Any, redact: Redaction, name: str = "") -> Any:
+    """Returns a value for JSON without secrets; texts under a ``name`` such as password are none that is shown."""
     if isinstance(value, Mapping):
-        return {redact(str(key)): _redacted(each, redact) for key, each in value.items()}
+        return {redact(str(key)): _redacted(each, redact, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_redacted(each, redact) for each in value]
-    return redact(value) if isinstance(value, str) else value
+        return [_redacted(each, redact, name) for each in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return "***" if names_secret(name) else redact(str(value))
 
 
 def _add_state(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> None:

@@ -169,7 +169,7 @@ def doctor_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def examine_daemon(daemon: RunningDaemon, environment: Path) -> None:
-    """Has the doctor of an environment examine what a daemon needs, as the daemon's user.
+    """Has the doctor of an environment examine what a daemon needs, as the daemon's user and with its view of files.
 
     Raises:
         Rejected: a check fails; the message has its output.
@@ -177,15 +177,13 @@ def examine_daemon(daemon: RunningDaemon, environment: Path) -> None:
     words = [str(environment / "bin" / "assize"), *doctor_words(daemon.words)]
     try:
         done = subprocess.run(
-            words,
-            cwd=daemon.folder,
+            **_beside(daemon, words),
             env=dict(daemon.environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DOCTOR_SECONDS,
             check=False,
-            **_as_user(daemon),
         )
     except subprocess.TimeoutExpired:
         raise Rejected(f"the doctor of {daemon.named} did not end in {DOCTOR_SECONDS} s") from None
@@ -307,6 +305,20 @@ def _as_user(daemon: RunningDaemon) -> dict[str, Any]:
     if os.geteuid() != 0 or daemon.uid == 0:
         return {}
     return {"user": daemon.uid, "group": daemon.gid, "extra_groups": list(daemon.groups)}
+
+
+def _beside(daemon: RunningDaemon, words: Sequence[str]) -> dict[str, Any]:
+    """Returns how a program is started where a daemon runs, as its user.
+
+    State and credentials of a unit with a dynamic user are only reached from the unit's own mount namespace.
+    """
+    user, enter, become = _as_user(daemon), shutil.which("nsenter"), shutil.which("setpriv")
+    if not (daemon.unit and user and enter and become):
+        return {"args": [*words], "cwd": daemon.folder, **user}
+    groups = ",".join(map(str, user["extra_groups"]))
+    entering = [enter, f"--target={daemon.pid}", "--mount", "--wd"]
+    becoming = [become, f"--reuid={daemon.uid}", f"--regid={daemon.gid}"]
+    return {"args": [*entering, *becoming, f"--groups={groups}" if groups else "--clear-groups", *words], "cwd": "/"}
 
 
 def read_kept(path: Path) -> list[RunningDaemon]:
