@@ -9,6 +9,7 @@ from prometheus_client import Gauge
 
 from coordinator.driver.pacing import RunProgress
 from coordinator.mirror.market import Market
+from protocol.chain.reading.tail import READ
 from protocol.chain.structs import State
 
 ROUNDS = Gauge("assize_coordinator_rounds", "Rounds under way by state, those of appeals included", ["run", "state"])
@@ -53,5 +54,5 @@ def by_state(states: Iterable[int]) -> dict[str, int]:
 
 def hide_runs() -> None:
     """Shows no run any more: another process drives, and what was shown here grows old."""
-    for gauge in (ROUNDS, OPENED, VOID, NEWEST, JOBS, ESCROW, VERSION, LEASED, CLAIMS):
+    for gauge in (ROUNDS, OPENED, VOID, NEWEST, JOBS, ESCROW, VERSION, LEASED, CLAIMS, READ):
         gauge.clear()

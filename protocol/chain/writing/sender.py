@@ -184,7 +184,9 @@ class Sender(Account):
             return progress_of(self.chain, intent, self._journal.attempts(key))
 
     def close(self) -> None:
-        """Closes the journal and releases the lock on the key."""
+        """Closes the journal and releases the lock on the key; what is pending is another process's to watch."""
+        PENDING.set(0)
+        OLDEST.set(0)
         self._journal.close()
         self._lock.close()
 
