@@ -168,7 +168,7 @@ class Market:
         self.give(person.types(person.says("worker", OTHER, 0)))
         person.types(person.says("worker", OTHER, 2))
         if name == "alice":
-            person.begins(person.says("worker", "Several nodes on one machine", 1), "fleet", "left")
+            person.begins(person.says("worker", "Several nodes on one machine", 0), "fleet", "left")
             return
         join = person.says("worker", OTHER, 1)
         if name != "mallory":
