@@ -102,7 +102,7 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/.test contracts/node_modules/.stamp
-	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries tests/coordinator
+	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries tests/coordinator tests/network tests/worker
 	$(BIN)/python -m tests.simulation --seeds 100
 
 test-update: .venv/.test contracts/node_modules/.stamp

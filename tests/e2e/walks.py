@@ -19,7 +19,7 @@ OWN = (".git", ".localnet", "assize.toml", "auditor", "books", "build", "my-mode
 
 BASH = ("bash", "--norc", "--noprofile", "-e")
 
-_BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEREDOC = re.compile(r"<<\s*'?(\w+)'?")
 
 
@@ -28,7 +28,7 @@ def blocks(readme: str, heading: str = "") -> list[str]:
     text = (ROOT / readme).read_text()
     if heading:
         text = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], flags=re.MULTILINE)[0]
-    return _BLOCK.findall(text)
+    return [block for language, block in _BLOCK.findall(text) if not language]
 
 
 def commands(block: str) -> list[str]:

@@ -23,7 +23,7 @@ with ground(lambda prefix: Plan((Host("a", (8000,)), Host("b")), prefix), separa
     laid.start("a", "server", (sys.executable, "-m", "http.server", "8000", "--bind", laid.plan.own("a")))
     laid.start("b", "orphan", ("bash", "-c", "setsid sleep 1000 & sleep 1000"))
     asking = f"until exec 3<>/dev/tcp/{laid.plan.public('a')}/8000; do sleep 0.1; done"
-    laid.start("b", "asking", ("bash", "-c", asking)).wait()
+    assert not laid.start("b", "asking", ("timeout", "60", "bash", "-c", asking)).wait(), "a host that answers"
     print(laid.root, *(pid for site in laid.sites.values() for pid in site.pids()), flush=True)
     if sys.argv[2] == "fails":
         raise ValueError("on purpose")
@@ -33,6 +33,7 @@ with ground(lambda prefix: Plan((Host("a", (8000,)), Host("b")), prefix), separa
 SEPARATE = "0" if missing_programs() or forbidden() else "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["fails", "SIGINT", "SIGKILL"])
 def test_the_hosts_their_processes_and_files_are_gone_at_the_end(end: str) -> None:
     stops = end.startswith("SIG")
