@@ -178,7 +178,8 @@ def restore(client: CoordinatorClient, *upload: Any) -> None:
     """Sends a blob, again where the answer is lost: a refusal closes the connection before the body is read."""
     for left in reversed(range(20)):
         try:
-            return client.restore(*upload)
+            client.restore(*upload)
+            return
         except Unavailable:
             if not left:
                 raise
