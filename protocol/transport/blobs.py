@@ -329,7 +329,7 @@ class BlobStores:
         scheme = self._scheme(url)
         if not scheme.public:
             raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
-        return scheme.open(url, self.client_for(url, ports))
+        return scheme.open(url, self.client_for(url, ports) if is_http(url) else self._public_client)
 
     def client_for(self, url: str, ports: Collection[int] = PUBLIC_PORTS) -> httpx.Client:
         """Returns the client for another party's URL: one that reaches public addresses only, unless it is trusted.
