@@ -2,8 +2,7 @@
 
     API ──name──> Redis ──> `assize coordinator precheck`, one or several, on any machine ──> database and object store
 
-The database holds what is to be examined; an order that Redis loses is repeated when the node asks again. Only JSON is
-accepted, since a pickle from the queue could run arbitrary code.
+The database holds what is to be examined; an order that Redis loses is repeated when the node asks again.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ import threading
 from collections.abc import Callable
 
 import structlog
-from celery import Celery
-from celery.signals import worker_ready
-from kombu.exceptions import OperationalError
 from redis import Redis
-from redis.exceptions import RedisError
 
+from coordinator.driver.leases import answering_redis
 from protocol.errors import Unavailable
+from protocol.transport.task_queue import connect, ordering, take_orders, task_app
 
 log = structlog.get_logger()
 
@@ -34,23 +31,6 @@ ATTENDANCE_SECONDS = 15
 
 TASK = "precheck"
 
-CONFIGURATION = {
-    "task_serializer": "json",
-    "result_serializer": "json",
-    "accept_content": ["json"],
-    "task_ignore_result": True,
-    "task_store_errors_even_if_ignored": False,
-    "worker_send_task_events": False,
-    "worker_enable_remote_control": False,
-    "worker_hijack_root_logger": False,
-    "worker_redirect_stdouts": False,
-    "worker_prefetch_multiplier": 1,
-    "broker_connection_retry_on_startup": True,
-    "broker_connection_max_retries": None,
-    "broker_transport_options": {"socket_timeout": ANSWERING_SECONDS, "socket_connect_timeout": ANSWERING_SECONDS},
-    "enable_utc": True,
-}
-
 
 class PrecheckQueue:
     """The orders of one coordinator, named by its first ``run``. Threads may share it."""
@@ -58,22 +38,18 @@ class PrecheckQueue:
     def __init__(self, redis_url: str, run: int) -> None:
         self._redis = Redis.from_url(redis_url, socket_timeout=ANSWERING_SECONDS)
         self._name, self._attendance = f"assize-precheck-{run}", f"assize:precheck:{run}"
-        self._celery = Celery("assize-coordinator", broker=redis_url, set_as_current=False)
-        self._celery.conf.update(CONFIGURATION)
+        self._celery = task_app("assize-coordinator", current=False)
+        connect(self._celery, redis_url, ANSWERING_SECONDS)
 
     def order(self, name: str) -> None:
         """Has an upload examined. Raises ``Unavailable``."""
-        try:
+        with ordering():
             self._celery.send_task(TASK, (name,), queue=self._name, retry=False, expires=EXPIRE_SECONDS)
-        except (OperationalError, RedisError, OSError) as error:
-            raise Unavailable(f"Redis does not answer: {error}") from error
 
     def attended(self) -> bool:
         """Returns whether a process examines uploads. Raises ``Unavailable``."""
-        try:
+        with answering_redis():
             return bool(self._redis.exists(self._attendance))
-        except RedisError as error:
-            raise Unavailable(f"Redis does not answer: {error}") from error
 
     def work(self, examine: Callable[[str], None]) -> int:
         """Examines uploads until stopped, finishing the current one; returns the exit code."""
@@ -83,26 +59,14 @@ class PrecheckQueue:
 
         self._celery.task(name=TASK)(precheck)
         stopped = threading.Event()
-        worker_ready.connect(lambda **_: log.info("started", pid=os.getpid()), weak=False)
         attending = threading.Thread(target=self._attend, args=(stopped,), name="attend", daemon=True)
         attending.start()
-        worker = self._celery.Worker(
-            pool="solo",
-            concurrency=1,
-            queues=[self._name],
-            loglevel="WARNING",
-            quiet=True,
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-        )
         try:
-            worker.start()
+            return take_orders(self._celery, [self._name])
         finally:
             stopped.set()
             attending.join(ANSWERING_SECONDS)
             self.close()
-        return int(worker.exitcode or 0)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -112,9 +76,10 @@ class PrecheckQueue:
     def _attend(self, stopped: threading.Event) -> None:
         while True:
             try:
-                self._redis.set(self._attendance, os.getpid(), ex=ATTENDANCE_SECONDS)
-            except RedisError as error:
-                log.warning("unavailable", error=f"Redis does not answer: {error}")
+                with answering_redis():
+                    self._redis.set(self._attendance, os.getpid(), ex=ATTENDANCE_SECONDS)
+            except Unavailable as error:
+                log.warning("unavailable", error=str(error))
             if stopped.wait(ATTENDANCE_SECONDS / 3):
                 return
 

@@ -31,23 +31,23 @@ class Leases:
 
     def grant(self, node: int, until: float) -> None:
         """Grants ``node`` a lease, or extends it, until a time in unix seconds."""
-        with _answering():
+        with answering_redis():
             self._redis.zadd(self._key, {str(node): until})
 
     def count(self) -> int:
         """Returns the number of leases, those that ended lately included."""
-        with _answering():
+        with answering_redis():
             return self._redis.zcard(self._key)
 
     def held(self, now: float) -> frozenset[int]:
         """Returns the nodes whose lease is in force at ``now`` (unix seconds)."""
-        with _answering():
+        with answering_redis():
             members = cast("list[bytes]", self._redis.zrangebyscore(self._key, f"({now}", "+inf"))
             return frozenset(map(int, members))
 
     def expire(self, now: float) -> tuple[int, ...]:
         """Deletes the leases that have ended by ``now`` and returns their nodes."""
-        with _answering():
+        with answering_redis():
             ended = cast("list[bytes]", self._redis.zrangebyscore(self._key, "-inf", now))
             if ended:
                 self._redis.zremrangebyscore(self._key, "-inf", now)
@@ -59,7 +59,8 @@ class Leases:
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def answering_redis() -> Iterator[None]:
+    """Raises ``Unavailable`` where Redis does not answer in the block."""
     try:
         yield
     except RedisError as error:
