@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coordinator import control_commands
+from coordinator.control_commands import EnvFile
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
@@ -15,10 +15,6 @@ app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_h
 app.add_typer(control_commands.app)
 UPLOAD_SECONDS = 30
 """Longest that requests under way may take, uploads among them, once the API is told to end."""
-
-EnvFile = Annotated[
-    Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
-]
 
 
 @app.command()

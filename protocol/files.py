@@ -84,6 +84,15 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
         raise
 
 
+def tail(path: Path, most: int) -> str:
+    """Returns the whole lines within the last ``most`` bytes of a file, and all of one that is no longer."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most))
+        data = file.read(most)
+    return (data if size <= most else data.partition(b"\n")[2]).decode(errors="replace")
+
+
 def linked(path: Path, other: Path) -> None:
     """Gives the content of ``path`` another name too: by a hard link, or a copy where that is on another disk."""
     try:

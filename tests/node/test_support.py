@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.files import tail
 from protocol.node.commands.examining import ROLES, configured_roles
-from protocol.node.commands.support import MOST_FILE_BYTES, SupportBundle, add_logs, tail
+from protocol.node.commands.support import MOST_FILE_BYTES, SupportBundle, add_logs
 from protocol.node.profile import Profile
 from protocol.node.redaction import Redaction, shown_url
 from protocol.node.wallet import Keystores
@@ -155,9 +156,9 @@ def test_no_planted_secret_is_in_a_bundle_and_what_helps_is(tmp_path: Path) -> N
 def test_the_end_of_a_long_log_begins_with_a_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_text(f"password={'x' * 100}\n" + "a line\n" * (MOST_FILE_BYTES // 7))
-    assert set(tail(path).splitlines()) == {"a line"}
+    assert set(tail(path, MOST_FILE_BYTES).splitlines()) == {"a line"}
     path.write_text("x" * (MOST_FILE_BYTES + 1))
-    assert tail(path) == "", "without a line's beginning nothing says what it is"
+    assert tail(path, MOST_FILE_BYTES) == "", "without a line's beginning nothing says what it is"
 
 
 def test_a_bundle_is_bounded_and_says_what_it_left_out() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 
 from protocol.node.doctor import Result
@@ -20,10 +18,10 @@ def check_fleet(fleet: Fleet) -> Iterator[Result]:
 
 
 def _findings(fleet: Fleet, node: FleetNode) -> Iterator[Result]:
-    shared = [] if fleet.settings_file is None else ["--settings", str(fleet.settings_file.absolute())]
-    words = [sys.executable, "-m", "assize", "worker", "doctor", "--json", *shared]
-    environment = {**os.environ, **node.variables}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    words = fleet.worker_words("doctor", "--json")
+    done = subprocess.run(
+        words, env=node.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
     try:
         rows = json.loads(done.stdout)
     except ValueError:  # it ended before it had examined anything

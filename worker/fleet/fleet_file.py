@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,10 @@ class FleetNode:
     variables: Mapping[str, str]
     devices: str
 
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of its process."""
+        return {**os.environ, **self.variables}
+
 
 @dataclass(frozen=True, slots=True)
 class BondFollowing:
@@ -122,6 +127,11 @@ class Fleet:
     nodes: tuple[FleetNode, ...]
     bond: BondFollowing | None
     settings_file: Path | None
+
+    def worker_words(self, *words: str) -> list[str]:
+        """Returns the command line of an ``assize worker`` command with the settings that all nodes share."""
+        shared = [] if self.settings_file is None else ["--settings", str(self.settings_file.absolute())]
+        return [sys.executable, "-m", "assize", "worker", *words, *shared]
 
 
 def read_fleet(path: Path, settings_file: Path | None, environment: Mapping[str, str], cores: int) -> Fleet:

@@ -14,7 +14,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ from typing import Any
 import structlog
 
 from protocol.errors import AssizeError, Misconfigured, accessing
-from protocol.files import lock, write_atomically
+from protocol.files import lock, tail, write_atomically
 from protocol.node.activity import HEALTH_FILE, doing_of, read_health, runs
 from protocol.node.daemon import Wake
 from protocol.node.watching import Grid, View
@@ -190,11 +189,10 @@ class FleetSupervisor:
             self._start(member, now)
 
     def _start(self, member: Member, now: float) -> None:
-        shared = [] if self._fleet.settings_file is None else ["--settings", str(self._fleet.settings_file.absolute())]
         with member.log_path.open("ab") as output:
             member.process = subprocess.Popen(
-                [sys.executable, "-m", "assize", "worker", "run", *shared],
-                env={**os.environ, **member.node.variables},
+                self._fleet.worker_words("run"),
+                env=member.node.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -212,12 +210,12 @@ class FleetSupervisor:
             code = 0  # it had not begun to work yet
         member.process, member.code = None, code
         if code == 0 or self._told:
-            member.over, member.reason = True, "" if code == 0 else reason_of(_tail(member.log_path), code)
+            member.over, member.reason = True, "" if code == 0 else reason_of(_last_lines(member.log_path), code)
             log.info("node_ended", node=member.node.name, code=code, **({"why": member.reason} if code else {}))
             return
         member.failures = failures_after(member.failures, now - member.started)
         member.restarts += 1
-        member.reason = reason_of(_tail(member.log_path), code)
+        member.reason = reason_of(_last_lines(member.log_path), code)
         pause = pause_after(member.failures)
         member.again_at = now + pause
         if member.failures == LOOPING:
@@ -297,11 +295,9 @@ def _health(member: Member) -> Mapping[str, Any] | None:
     return health if health.get("pid") == member.pid else None
 
 
-def _tail(path: Path) -> list[str]:
+def _last_lines(path: Path) -> list[str]:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()
+        return tail(path, TAIL_BYTES).splitlines()
     except OSError:
         return []
 

@@ -37,6 +37,7 @@ from urllib.parse import parse_qsl, urlsplit
 import typer
 
 from protocol.errors import AssizeError, Misconfigured, accessing
+from protocol.files import tail
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.commands.config import settings_of
 from protocol.node.commands.examining import configured_roles, examined
@@ -321,7 +322,7 @@ def add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> Non
         packed.left_out.append((f"{len(found) - MOST_LOGS} log files of {role}", f"more than {MOST_LOGS}"))
     for number, path in enumerate(found[:MOST_LOGS], 1):
         try:
-            packed.add(f"logs/{role}-{number}.log", tail(path))
+            packed.add(f"logs/{role}-{number}.log", tail(path, MOST_FILE_BYTES))  # half a line might hide half a secret
         except OSError as error:
             packed.left_out.append((f"log file {number} of {role}", error.strerror or type(error).__name__))
     if journal := _journal(role):
@@ -331,15 +332,6 @@ def add_logs(packed: SupportBundle, role: str, values: Mapping[str, Any]) -> Non
 def _is_own(path: Path) -> bool:
     """Returns whether a log is a file, not a link: where others may write, one could lead to anything."""
     return path.is_file() and not path.is_symlink()
-
-
-def tail(path: Path, most: int = MOST_FILE_BYTES) -> str:
-    """Returns the whole lines within the last bytes of a file: a line cut in two might hide half a secret."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most))
-        data = file.read(most)
-    return (data if size <= most else data.partition(b"\n")[2]).decode(errors="replace")
 
 
 def _journal(role: str) -> str:

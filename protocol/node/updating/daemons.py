@@ -88,12 +88,9 @@ def find_daemons(link: Path, folders: Iterable[Path]) -> list[RunningDaemon]:
     for unit, pid in _units():
         found[pid] = _running(link, pid, unit=unit)
     for folder in folders:
-        health = folder / HEALTH_FILE
-        try:
-            pid = int(json.loads(health.read_bytes())["pid"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if runs(pid) and pid not in found and (daemon := _running(link, pid, health=str(health))).words:
+        health = str(folder / HEALTH_FILE)
+        pid = _pid_in(health)
+        if pid and runs(pid) and pid not in found and (daemon := _running(link, pid, health=health)).words:
             found[pid] = daemon
     return list(found.values())
 
@@ -123,7 +120,7 @@ def _systemctl(*words: str) -> str:
 def _running(link: Path, pid: int, unit: str = "", health: str = "") -> RunningDaemon:
     place = Path(f"/proc/{pid}")
     with accessing(f"look at process {pid}"):
-        line = [word.decode(errors="surrogateescape") for word in (place / "cmdline").read_bytes().split(b"\0")[:-1]]
+        line = _command_line(pid)
         settings = (place / "environ").read_bytes().split(b"\0")
         folder, owner = os.readlink(place / "cwd"), place.stat()
         output = os.readlink(place / "fd" / "1")
@@ -259,7 +256,7 @@ def await_start(daemon: RunningDaemon, most_seconds: float) -> None:
     while time.monotonic() < began + most_seconds:
         if not _lives(daemon.pid):
             raise Rejected(f"{daemon.named} ended as soon as it was started: see {log}")
-        if _health_pid(daemon) == daemon.pid if daemon.health else time.monotonic() > began + STEADY_SECONDS:
+        if _pid_in(daemon.health) == daemon.pid if daemon.health else time.monotonic() > began + STEADY_SECONDS:
             return
         time.sleep(POLL_SECONDS)
     raise Rejected(f"{daemon.named} did not begin to work in {most_seconds:.0f} s: see {log}")
@@ -267,7 +264,7 @@ def await_start(daemon: RunningDaemon, most_seconds: float) -> None:
 
 def runs_already(daemon: RunningDaemon) -> bool:
     """Returns whether a daemon that was drained runs again; a unit is left to systemd, which starts it but once."""
-    pid = _health_pid(daemon)
+    pid = _pid_in(daemon.health)
     return pid != daemon.pid and _is_process_of(daemon, pid)
 
 
@@ -278,16 +275,21 @@ def still_ends(daemon: RunningDaemon) -> bool:
 
 def _is_process_of(daemon: RunningDaemon, pid: int) -> bool:
     try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        line = _command_line(pid)
     except OSError:
         return False
-    return _lives(pid) and typed_words([word.decode(errors="surrogateescape") for word in line]) == daemon.words
+    return _lives(pid) and typed_words(line) == daemon.words
 
 
-def _health_pid(daemon: RunningDaemon) -> int:
-    """Returns the process that last wrote a daemon's health file; 0 if there is none."""
+def _command_line(pid: int) -> list[str]:
+    line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    return [word.decode(errors="surrogateescape") for word in line]
+
+
+def _pid_in(health: str) -> int:
+    """Returns the process that last wrote a health file; 0 if there is none."""
     try:
-        return int(json.loads(Path(daemon.health).read_bytes())["pid"])
+        return int(json.loads(Path(health).read_bytes())["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
