@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -23,10 +24,18 @@ from tests.coordinator.swarm import Swarm, write_settings
 
 @contextmanager
 def market() -> Iterator[Swarm]:
-    """A run with two workers on a chain of its own."""
+    """A run with two workers on a chain of its own, as its coordinator has mirrored it."""
+    with run_on_anvil() as swarm:
+        mirror(swarm, swarm.settings())
+        yield swarm
+
+
+@contextmanager
+def run_on_anvil(*options: str, **changes: Any) -> Iterator[Swarm]:
+    """A run with two workers on an anvil with these options; ``changes`` are those of the swarm."""
     with tempfile.TemporaryDirectory() as name, redis_server(Path(name)) as redis_url:
         folder = Path(name)
-        anvil = Anvil(folder)
+        anvil = Anvil(folder, *options)
         try:
             (folder / "password").write_text("password\n")
 
@@ -36,8 +45,7 @@ def market() -> Iterator[Swarm]:
                 return wallet
 
             with Chain(anvil.url, deploy_on(anvil)) as chain:
-                swarm = Swarm(chain, anvil, make_wallet, redis_url, folder)
-                mirror(swarm, swarm.settings())
+                swarm = Swarm(chain, anvil, make_wallet, redis_url, folder, **changes)
                 yield swarm
                 swarm.close()
         finally:

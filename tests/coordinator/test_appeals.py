@@ -24,18 +24,6 @@ ALL = (1 << JOBS) - 1
 APPEALS = {"committee": 1, "appeal_seats": 3, "challenge": 1200}
 
 
-def judged(swarm: Swarm, driver: DriverProcess, reasons: dict[int, Reason]) -> None:
-    """Takes round 1 to its verdict."""
-    driver.tick()
-    swarm.beat()
-    driver.tick()
-    for worker in swarm.workers:
-        swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    driver.tick()
-    swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED) | reasons)
-    driver.tick()
-
-
 def appealed(swarm: Swarm, worker: Party, job: int) -> AppealOpened:
     """The worker's owner appeals."""
     swarm.send(worker.owner, calls.approve(swarm.chain.deployment, "Credits", TOKEN))
@@ -51,7 +39,7 @@ def pass_time(swarm: Swarm, seconds: int) -> None:
 def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, driver: DriverProcess, api: str) -> None:
     worker = swarm.workers[0]
     bond = swarm.chain.latest().node(worker.node).bond
-    judged(swarm, driver, {0: Reason.SAMPLING_FRAUD})
+    swarm.first_verdict(driver.tick, {0: Reason.SAMPLING_FRAUD})
     assert swarm.chain.latest().round(1).fraud == 1
     opened = appealed(swarm, worker, 0)
     assert (opened.node, opened.against) == (worker.node, Verdict.FRAUD)
@@ -79,7 +67,7 @@ def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, d
 def test_a_round_whose_every_job_was_appealed_ends_with_its_last_appeal(
     swarm: Swarm, driver: DriverProcess, api: str
 ) -> None:
-    judged(swarm, driver, dict.fromkeys(range(JOBS), Reason.SAMPLING_FRAUD))
+    swarm.first_verdict(driver.tick, dict.fromkeys(range(JOBS), Reason.SAMPLING_FRAUD))
     opened = [appealed(swarm, swarm.workers[job // 2], job) for job in range(JOBS)]
     driver.tick()
     pass_time(swarm, APPEALS["challenge"])

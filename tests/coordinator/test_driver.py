@@ -48,14 +48,7 @@ def test_rounds_run_from_opening_to_settlement(swarm: Swarm, driver: DriverProce
 
 
 def test_the_next_round_is_opened_when_the_trainer_consumes_one(swarm: Swarm, driver: DriverProcess, api: str) -> None:
-    driver.tick()
-    swarm.beat()
-    driver.tick()
-    for worker in swarm.workers:
-        swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    driver.tick()
-    swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
-    driver.tick()
+    swarm.first_verdict(driver.tick)
     assert swarm.chain.latest().round_count() == 2
     swarm.publish(1, 1, ALL)
     driver.tick()

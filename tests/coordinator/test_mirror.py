@@ -43,14 +43,7 @@ def rows(store: Store) -> Rows:
 def test_a_mirror_rebuilt_from_nothing_has_the_same_rows_in_either_database(
     swarm: Swarm, driver: DriverProcess, api: str, tmp_path: Path, postgresql: str
 ) -> None:
-    driver.tick()
-    swarm.beat()
-    driver.tick()
-    for worker in swarm.workers:
-        swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    driver.tick()
-    swarm.vote(1, {job: Reason.SHAPE if job == 3 else Reason.ACCEPTED for job in range(JOBS)})
-    driver.tick()
+    swarm.first_verdict(driver.tick, {3: Reason.SHAPE})
     followed = Store(swarm.settings().database)
     for again in (f"sqlite:///{tmp_path / 'again.db'}", new_database(postgresql)):
         rebuilt = Store(again)

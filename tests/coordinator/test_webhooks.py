@@ -33,7 +33,7 @@ from protocol.errors import Misconfigured
 from protocol.node.profile import Profile
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, until
-from tests.coordinator.swarm import JOBS, Swarm, write_settings
+from tests.coordinator.swarm import Swarm, write_settings
 from tests.postgresql import new_database
 
 SECRET = bytes(range(32))
@@ -129,14 +129,7 @@ def test_a_round_is_told_from_opening_to_settlement_after_its_receiver_was_down(
     settings = swarm.settings(webhooks=(hook(port, secret),))
     with closing(DriverProcess(settings, swarm.coordinator)) as driver:
         driver.hooks.start(lambda: True)  # nobody listens at its port yet
-        driver.tick()
-        swarm.beat()
-        driver.tick()
-        for worker in swarm.workers:
-            swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-        driver.tick()
-        swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED) | {0: Reason.SAMPLING_FRAUD})
-        driver.tick()
+        swarm.first_verdict(driver.tick, {0: Reason.SAMPLING_FRAUD})
         swarm.publish(1, 1, 0b1100)
         swarm.anvil.rpc.call("anvil_mine", hex(swarm.chain.deployment.finality_depth + 1))
         driver.tick()

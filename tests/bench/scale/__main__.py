@@ -216,7 +216,7 @@ def _replaying(swarm: Swarm, listed: list[Listed], url: str, artifacts: Path) ->
     deployment = swarm.chain.deployment
     place = {"url": url, "chain_id": deployment.chain_id, "rounds": deployment.rounds, "run": swarm.run}
     took = {"artifacts": str(artifacts), "shortest": SHORTEST_SECONDS, "longest": LONGEST_SECONDS}
-    keys = [(each.node, each.key._account.key.hex()) for each in listed]
+    keys = [(each.node, each.secret.hex()) for each in listed]
     words = [sys.executable, "-m", "tests.bench.scale.replaying"]
     process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from eth_utils import to_checksum_address
 from eth_utils.crypto import keccak
 
-from deploy.localnet.establish import SCRYPT_N
 from protocol.chain.events import NodeRegistered
-from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing import calls
-from protocol.node.wallet import Keystores, Wallet
+from protocol.node.wallet import Wallet
 from protocol.wire import auth
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.bench.ledger.bulk import OPTIONS, Bulk, Sent
-from tests.conftest import TOKEN, Anvil, deploy_on, redis_server
+from tests.conftest import TOKEN
+from tests.coordinator.market import run_on_anvil
 from tests.coordinator.swarm import FOREVER, Swarm
 
 BLOCK_SECONDS = 1
@@ -34,46 +31,33 @@ ESCROW = 2_000 * TOKEN
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A worker's node and the key with which it signs."""
+    """A worker's node, and the secret of the key with which it signs."""
 
     node: int
-    key: Wallet
+    secret: bytes
 
 
 @contextmanager
 def market(workers: int, work_seconds: int) -> Iterator[tuple[Swarm, list[Listed]]]:
     """A run that ``workers`` workers have joined, on a chain with a block a second."""
-    with tempfile.TemporaryDirectory() as name, redis_server(Path(name)) as redis_url:
-        folder = Path(name)
-        # States stay: readers pin blocks.
-        anvil = Anvil(folder, *(option for option in OPTIONS if option != "--prune-history"))
-        try:
-            (folder / "password").write_text("password\n")
-
-            def make_wallet(name: str) -> Wallet:
-                wallet = Keystores(folder / "keystores").create(name, "password", SCRYPT_N)
-                anvil.fund(wallet.address)
-                return wallet
-
-            with Chain(anvil.url, deploy_on(anvil)) as chain:
-                swarm = Swarm(chain, anvil, make_wallet, redis_url, folder, window=work_seconds)
-                listed = _crowd(swarm, workers)
-                anvil.rpc.call("evm_setIntervalMining", BLOCK_SECONDS)
-                yield swarm, listed
-                swarm.close()
-        finally:
-            anvil.stop()
+    # States stay: readers pin blocks.
+    options = (option for option in OPTIONS if option != "--prune-history")
+    with run_on_anvil(*options, window=work_seconds) as swarm:
+        listed = _crowd(swarm, workers)
+        swarm.anvil.rpc.call("evm_setIntervalMining", BLOCK_SECONDS)
+        yield swarm, listed
 
 
 def _crowd(swarm: Swarm, workers: int) -> list[Listed]:
     """Registers workers, each of an owner of its own, and has them join the run."""
     deployment, bulk, numbers = swarm.chain.deployment, Bulk(swarm.chain), itertools.count(1)
-    keys: dict[str, Wallet] = {}
+    secrets_of: dict[str, bytes] = {}
 
     def worker() -> Iterator[Sent]:
         owner = str(to_checksum_address(keccak(primitive=next(numbers).to_bytes(8, "big"))[12:]))
-        key = Wallet("key", secrets.token_bytes(32))
-        keys[key.address] = key
+        secret = secrets.token_bytes(32)
+        key = Wallet("key", secret)
+        secrets_of[key.address] = secret
         binding = auth.node_binding(
             deployment.chain_id, deployment.registry, owner, key.address, Role.WORKER, IN_FLIGHT, FOREVER
         )
@@ -95,4 +79,4 @@ def _crowd(swarm: Swarm, workers: int) -> list[Listed]:
             (requester, calls.fund_run(deployment, swarm.run, ESCROW)),
         ]
     )
-    return [Listed(node.node, keys[node.key]) for node in nodes]
+    return [Listed(node.node, secrets_of[node.key]) for node in nodes]

@@ -56,11 +56,6 @@ class Trading:
                 self.rounds += 1
                 del self._open[number]
 
-    @property
-    def under_way(self) -> int:
-        """Rounds that have not ended."""
-        return len(self._open)
-
 
 @contextmanager
 def repeated(task: Callable[[], object], pause: float) -> Iterator[None]:
