@@ -482,8 +482,8 @@ class Worker:
     def _take_wait(self, told: float | None) -> None:
         """Takes the coordinator's time for requests that wait, less where rounds must be looked at sooner."""
         if told is not None:
-            least = OWN_SUBMISSION_SHARE * self.terms.work_seconds / 2
-            self.wait_seconds = max(self.settings.wait_seconds, min(told, least))
+            most = OWN_SUBMISSION_SHARE * self.terms.work_seconds / 2
+            self.wait_seconds = max(self.settings.wait_seconds, min(told, most))
 
     def _note_listing(self, available: bool) -> None:
         """Notes since when the coordinator knows that the node takes no new jobs."""
