@@ -20,7 +20,7 @@ from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import encode_rules, rules_hash, with_least_version
 from protocol.wire.votes import abstention
-from tests.conftest import TOKEN
+from tests.conftest import TOKEN, until
 from tests.validator.conftest import RULES
 from tests.validator.scene import Cast, Scene
 from validator.doctor import diagnose
@@ -128,7 +128,8 @@ def test_a_round_of_before_is_judged_under_its_own_rules_whatever_version_later_
     call = calls.announce(scene.chain.deployment, scene.run, replace(run.terms, rules_hash=rules_hash(newer)))
     scene.chain.rpc.call("anvil_impersonateAccount", run.requester)
     sent = {"from": run.requester, "to": call.to, "data": "0x" + call.data.hex()}
-    scene.chain.rpc.call("eth_sendTransaction", sent)
+    taken = scene.chain.rpc.call("eth_sendTransaction", sent)
+    until(lambda: scene.chain.rpc.call("eth_getTransactionReceipt", taken) is not None, 10, "the announcement")
     scene.let_pass(3601)
     assert scene.chain.latest().run(scene.run).terms.rules_hash == rules_hash(newer)
     scene.submit(opened, scene.work(opened), {0, 1})
