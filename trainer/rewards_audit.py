@@ -110,6 +110,7 @@ def rewards(
     as_json: AsJson = False,
 ) -> None:
     """Compute the rewards of a version again, from artifacts and tasks that the chain names; exit 1 if one differs."""
+    _require_tokenizers()
     with connected(rpc, addresses) as chain, TemporaryDirectory() as folder:
         jobs, directory = consumed_by(chain, run, version), Path(folder) / "version"
         with offered(chain, run, version, coordinator, source) as offer:
@@ -135,6 +136,15 @@ def rewards(
         raise SystemExit(EXIT_REFUSED)
 
 
+def _require_tokenizers() -> None:
+    try:
+        import protocol.tensor.model  # noqa: F401
+    except ImportError as error:
+        raise Misconfigured(
+            f"computing rewards takes a tokenizer, and {error.name} is not installed: pip install 'assize[trainer]'"
+        ) from error
+
+
 def recompute(
     chain: Chain, rules: Rules, published: Rewards, jobs: Sequence[ConsumedJob], directory: Path, coordinator: str
 ) -> list[JobRewards]:
@@ -155,13 +165,7 @@ def recompute(
     """
     from protocol.environments.environment import at_version, check_machine
     from protocol.environments.registry import environment
-
-    try:
-        from protocol.tensor.model import Model, load_tokenizer
-    except ImportError as error:
-        raise Misconfigured(
-            f"computing rewards takes a tokenizer, and {error.name} is not installed: pip install 'assize[trainer]'"
-        ) from error
+    from protocol.tensor.model import Model, load_tokenizer
     from protocol.transport.artifacts import fetch_artifact
     from protocol.transport.blobs import BlobStores
     from protocol.wire.receipts import holders_of, ports_of

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import requests
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 from pydantic_core import from_json, to_json
 
 from tests.browser.conftest import Reader, served
@@ -91,7 +91,7 @@ def checked_from_disk(page: Page, ledger: str, made: Proven, thing: str) -> dict
     page.fill("#rpc", made.story.market.anvil.url)
     addresses = json.dumps(made.story.market.deployment.to_json()).encode()
     page.set_input_files("#file", {"name": "addresses.json", "mimeType": "application/json", "buffer": addresses})
-    page.wait_for_function("document.querySelector('#addresses').value")
+    expect(page.locator("#addresses")).not_to_have_value("")
     page.click("#again")
     return findings(page)
 

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from protocol.chain.structs import Role
 from tests.browser.conftest import Reader, served
+from tests.conftest import until
 from tests.ledger.scenario import Story
 
 names = (f"late-{number}" for number in itertools.count())
@@ -219,7 +220,7 @@ def test_a_table_is_drawn_as_a_chart_that_stays_while_its_numbers_change(
     assert chart.locator("table[data-chart]").is_visible(), "the table is open as its reader left it"
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 800})
-    page.wait_for_function("document.querySelector('.chart canvas').clientWidth < 390")
+    until(lambda: chart.locator("canvas").evaluate("canvas => canvas.clientWidth < 390"), 5, "a narrower chart")
     assert page.locator(".chart canvas").count() >= 2
     assert not reader.problems
 
