@@ -27,8 +27,8 @@ from typing import Any, Literal
 import pytest
 import redis
 import uvicorn
-from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
+from starlette.types import ASGIApp
 
 from deploy.localnet.processes import free_port
 from deploy.localnet.services import anvil_binary
@@ -40,6 +40,7 @@ from protocol.chain.writing.deploying import deploy
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 from protocol.transport.connections import BoundedConnection
+from protocol.transport.listening import listen
 
 os.environ["ASSIZE_PROFILE"] = ""  # a profile that a person has in the repository's folder is none of a test's
 
@@ -239,10 +240,9 @@ def _pings(client: redis.Redis) -> bool:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """An application on a free port of this machine; its URL."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+def serving(app: ASGIApp, listener: socket.socket | None = None) -> Iterator[str]:
+    """An application on a socket, or on a free port of this machine; its URL."""
+    listener = listener or listen("127.0.0.1", 0)
     how = {"loop": "asyncio", "http": BoundedConnection, "ws": "none"}
     config = uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import uvicorn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from protocol.broadcast.publishing import publish
@@ -41,7 +39,7 @@ from protocol.wire.rules import (
     with_checkpoint,
 )
 from tests.artifacts import blob_of, signed_head
-from tests.conftest import Anvil
+from tests.conftest import Anvil, serving
 from tests.validator.scene import Cast, Scene
 from tests.worker.finishing import finish
 from trainer.builtin import character_tokenizer
@@ -218,17 +216,9 @@ def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 @pytest.fixture
 def origin(tmp_path: Path) -> Iterator[tuple[VersionStore, str]]:
     """A store of weights and the URL it is served under."""
-    store, listener = VersionStore(tmp_path / "origin"), socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(store), log_level="error", ws="none", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    yield store, f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    store = VersionStore(tmp_path / "origin")
+    with serving(create_app(store)) as url:
+        yield store, url
 
 
 @pytest.fixture

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from coordinator.api.app import create_app
 from coordinator.api.service import CoordinatorService
@@ -26,10 +22,11 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.listening import listen
 from protocol.wire import manifest
 from protocol.wire.api import Assignment
 from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
-from tests.conftest import TOKEN
+from tests.conftest import TOKEN, serving
 from tests.coordinator.swarm import Party, Swarm
 from worker.daemon import Worker
 from worker.engines.transformers_engine import TransformersEngine
@@ -47,8 +44,7 @@ class Farm:
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
+        listener = listen("127.0.0.1", 0)
         store = ArtifactStore(key=self.swarm.coordinator.address, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
         self.swarm.rules = with_stores(self.swarm.rules, [store], 1)
         self.root = open_run_with(self.swarm, self.model, self.escrow, store.url)
@@ -56,14 +52,14 @@ class Farm:
         publishing.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, chunks
         )
-        self.origin_url = serve(create_origin(chunks), self.closing)
+        self.origin_url = self.closing.enter_context(serving(create_origin(chunks)))
         self.settings: CoordinatorSettings = self.swarm.settings(
             relays=[self.origin_url], first_round_nodes=1, max_rounds=1
         )
         database = Store(self.settings.database)
         keep_rules(database, self.swarm.rules)
         self.app = create_app(CoordinatorService(self.settings, database, deployment, self.swarm.coordinator))
-        self.url = self.swarm.url = serve(self.app, self.closing, listener)
+        self.url = self.swarm.url = self.closing.enter_context(serving(self.app, listener))
         self.driver = DriverProcess(self.settings, self.swarm.coordinator)
         self.closing.callback(self.driver.close)
         self.driver.tick()
@@ -141,26 +137,6 @@ def open_run_with(swarm: Swarm, model: Path, escrow: int = 400 * TOKEN, uri: str
     for party in (*swarm.workers, *swarm.validators):
         swarm.join(party)
     return root
-
-
-def serve(app: Any, closing: ExitStack, listener: socket.socket | None = None) -> str:
-    """Serves an ASGI app on a free port until ``closing``; its URL."""
-    if listener is None:
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-
-    def stop() -> None:
-        server.should_exit = True
-        thread.join(5)
-        listener.close()
-
-    closing.callback(stop)
-    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def wait_for(holds: Callable[[], object], seconds: float = 15.0) -> None:

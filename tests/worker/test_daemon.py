@@ -29,9 +29,10 @@ from protocol.wire.rollout import decode
 from tests.artifacts import signed_head
 from tests.chaos.between import Between
 from tests.checkpoints import CHANGES
+from tests.conftest import serving
 from tests.coordinator.swarm import RULES
 from tests.interfering import overtaking
-from tests.worker.farm import Farm, serve, wait_for
+from tests.worker.farm import Farm, wait_for
 from worker.daemon import Worker
 from worker.earnings import EARNINGS_FILE, Earnings
 from worker.outbox import Outbox
@@ -46,7 +47,7 @@ def liar(farm: Farm, assignment: Assignment, **lies: object) -> str:
         return Response(lie.model_dump_json(), media_type="application/json")
 
     routes = [Route("/nodes/{node}/assignments", assignments), Mount("/", farm.app)]
-    return serve(Starlette(routes=routes), farm.closing)
+    return farm.closing.enter_context(serving(Starlette(routes=routes)))
 
 
 def jobs_of(farm: Farm, assignment: Assignment) -> int:

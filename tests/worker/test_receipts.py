@@ -16,7 +16,8 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.api import StoreReceipt
 from protocol.wire.receipts import Part, missing_receipts
 from protocol.wire.rules import with_stores
-from tests.worker.farm import Farm, serve
+from tests.conftest import serving
+from tests.worker.farm import Farm
 from worker.daemon import Worker
 
 
@@ -27,7 +28,7 @@ def forging(farm: Farm, answer: Response) -> str:
         return answer
 
     routes = [Route("/rounds/{round}/receipts", receipts, methods=["POST"]), Mount("/", farm.app)]
-    return serve(Starlette(routes=routes), farm.closing)
+    return farm.closing.enter_context(serving(Starlette(routes=routes)))
 
 
 def receipted(farm: Farm, worker: Worker, round_: int) -> bool:
