@@ -58,7 +58,7 @@ class Worker:
         await asyncio.gather(self._beating(), self._working())
 
     async def _beating(self) -> None:
-        beat = api.Heartbeat(node=self._node, version=0).model_dump_json().encode()
+        beat = api.Heartbeat(node=self._node, version=0, offer=api.Offer()).model_dump_json().encode()
         while True:
             answer = await self._ask("heartbeat", "POST", "/heartbeats", beat)
             if answer is not None:
