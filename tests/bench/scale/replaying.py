@@ -10,10 +10,12 @@ import asyncio
 import json
 import random
 import secrets
+import ssl
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -151,9 +153,16 @@ async def play(given: dict[str, Any]) -> Heard:
     artifacts = [rollout.decode(file.read_bytes()) for file in sorted(folder.iterdir())]
     names = ("url", "chain_id", "rounds", "run", "shortest", "longest")
     plan = Plan(artifacts=artifacts, root=ROOT, **{name: given[name] for name in names})
-    heard, limits = Heard(), httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60)
-    async with httpx.AsyncClient(base_url=plan.url, limits=limits, timeout=60, trust_env=False) as http:
-        workers = [Worker(node, Wallet("key", bytes.fromhex(key)), plan, http, heard) for node, key in given["workers"]]
+    heard, trust = Heard(), ssl.create_default_context()
+    async with AsyncExitStack() as stack:
+
+        def client() -> Awaitable[httpx.AsyncClient]:
+            """A worker's own: a pool looks through all of its connections for each request."""
+            own = httpx.AsyncClient(base_url=plan.url, timeout=60, trust_env=False, verify=trust)
+            return stack.enter_async_context(own)
+
+        keys = [(node, Wallet("key", bytes.fromhex(key))) for node, key in given["workers"]]
+        workers = [Worker(node, key, plan, await client(), heard) for node, key in keys]
         living = [asyncio.create_task(each.live()) for each in workers]
         await asyncio.to_thread(sys.stdin.readline)
         for each in living:
