@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.config import Config
 
-MOST_CONNECTIONS = 1024
-"""Most connections of a server at once."""
+MOST_CONNECTIONS = 2048
+"""Most connections of a server at once: a thousand nodes wait for work in one each, and beat in another."""
 
 HEAD_SECONDS = 10.0
 """Longest time for the head of a request, and by which a peer that takes an answer may be late."""

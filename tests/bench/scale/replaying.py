@@ -30,6 +30,8 @@ from protocol.wire.rollout import Artifact
 
 ROOT = b"\x01" * 32
 RETRY_SECONDS = 1.0
+ARRIVING_SECONDS = 60.0
+"""Time in which all of them start, one by one."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Worker:
 
     async def live(self) -> None:
         """Beats and works until it is cancelled."""
-        await asyncio.sleep(random.random() * 5)  # they were not all started at once
+        await asyncio.sleep(random.random() * ARRIVING_SECONDS)
         await asyncio.gather(self._beating(), self._working())
 
     async def _beating(self) -> None:
