@@ -53,7 +53,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     """Returns the folder of programs of a new environment with the wheel in it."""
     subprocess.run((sys.executable, "-m", "venv", folder / "env"), check=True)
     pip = (folder / "env/bin/python", "-m", "pip", "install", "-q", "-c", ROOT / "deploy/constraints.txt")
-    subprocess.run((*pip, f"{wheel}[{EXTRAS}]"), check=True)
+    subprocess.run((*pip, f"{wheel}[{EXTRAS}]"), env=bare(), check=True)
     return folder / "env/bin"
 
 
