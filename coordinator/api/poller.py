@@ -17,6 +17,9 @@ from protocol.errors import Unavailable
 POLL_SECONDS = 0.05
 """Poll interval while requests wait: much less than a block takes."""
 
+MOST_WOKEN = 8
+"""Most nodes woken in one poll interval: those of a large round, all answered at once, would hold up everyone else."""
+
 
 class Poller:
     """Wakes the waiting requests of listed nodes when the newest round changes. Polls only while requests wait.
@@ -57,6 +60,14 @@ class Poller:
         self.ended = True
         self._wake(list(self._waiting))
 
+    async def _wake_in_turn(self, nodes: Iterable[int]) -> None:
+        """Wakes the requests of these nodes, a few nodes in each poll interval."""
+        due = [node for node in nodes if node in self._waiting]
+        for start in range(0, len(due), MOST_WOKEN):
+            if start:
+                await asyncio.sleep(POLL_SECONDS)
+            self._wake(due[start : start + MOST_WOKEN])
+
     def _wake(self, nodes: Iterable[int]) -> None:
         for node in nodes:
             for woken in self._waiting.get(node, ()):
@@ -75,7 +86,7 @@ class Poller:
                 if newest != self._newest:
                     self._newest = newest
                     self.turn += 1
-                    self._wake(listed)
+                    await self._wake_in_turn(listed)
         except Unavailable:
             self._wake(list(self._waiting))  # they ask the database next and report the error themselves
 

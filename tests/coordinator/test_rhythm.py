@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
-from coordinator.api.poller import Poller
+from coordinator.api.poller import MOST_WOKEN, POLL_SECONDS, Poller
 from coordinator.driver.rhythm import heartbeat_seconds, lease_of, wait_of
 from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
@@ -31,7 +32,20 @@ def test_requests_for_work_wait_as_long_as_nodes_choose_until_there_are_many() -
 
 
 def test_a_new_round_wakes_the_nodes_that_it_lists_and_no_other(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'coordinator.db'}")
+    listed, other = waited_for_a_round(tmp_path, waiting=(4, 5), listed=(4,))
+    assert listed < 0.9 <= other
+
+
+def test_the_many_nodes_of_a_new_round_are_woken_a_few_at_a_time(tmp_path: Path) -> None:
+    nodes = tuple(range(1, 4 * MOST_WOKEN + 1))
+    waited = waited_for_a_round(tmp_path, waiting=nodes, listed=nodes)
+    assert max(waited) < 1.0
+    assert max(waited) - min(waited) > 2 * POLL_SECONDS
+
+
+def waited_for_a_round(folder: Path, waiting: Sequence[int], listed: Sequence[int]) -> list[float]:
+    """Seconds that each node waits, for one at most, where a round that lists some of them opens after 0.3 s."""
+    store = Store(f"sqlite:///{folder / 'coordinator.db'}")
     poller = Poller(store)
 
     async def seconds_waited(node: int) -> float:
@@ -40,16 +54,16 @@ def test_a_new_round_wakes_the_nodes_that_it_lists_and_no_other(tmp_path: Path) 
         return asyncio.get_running_loop().time() - began
 
     async def waited() -> list[float]:
-        waiting = [asyncio.create_task(seconds_waited(node)) for node in (4, 5)]
+        tasks = [asyncio.create_task(seconds_waited(node)) for node in waiting]
         await asyncio.sleep(0.3)
         with store.writing() as session:
             session.add(a_round(State.OPEN, id=1))
-            session.add(ListingRow(round=1, first=0, node=4, count=2))
-        return await asyncio.gather(*waiting)
+            session.add_all(ListingRow(round=1, first=node, node=node, count=2) for node in listed)
+        return await asyncio.gather(*tasks)
 
-    listed, other = asyncio.run(waited())
+    found = asyncio.run(waited())
     store.close()
-    assert listed < 0.9 <= other
+    return found
 
 
 def test_an_earlier_version_is_answered_with_the_fields_that_it_knows(
