@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from sqlmodel import Session, col, delete
+from sqlmodel import Session, bindparam, col, delete, select
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
@@ -50,6 +50,11 @@ STORE_THREADS = 16
 """Most threads that wait for the store of artifacts, apart from those of ``storing``: a store that hangs must not take
 the threads in which heartbeats are answered."""
 
+_LAST = (
+    select(HeartbeatRow, OfferRow)
+    .outerjoin(OfferRow, col(OfferRow.node) == HeartbeatRow.node)
+    .where(HeartbeatRow.node == bindparam("node"))
+)
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
@@ -113,7 +118,7 @@ class CoordinatorService:
         now = time.time()
         leased = self._leased(run, now)
         with self._store.reading() as session:
-            limits = self._limits(session, run)
+            limits = self._limits(session, session.get(RunRow, run))
             lease = lease_of(self.settings.lease_seconds, len(leased))
             return status.status(session, run, leased, lease, limits, now, details)
 
@@ -147,32 +152,9 @@ class CoordinatorService:
 
     def heartbeat(self, run: int, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Renews the node's lease in the run, stores the heartbeat, and returns the node's state."""
-        now, leases = time.time(), self._leases[run]
+        now, leases, offer = time.time(), self._leases[run], heartbeat.offer
         nodes = leases.count()
         leases.grant(heartbeat.node, now + lease_of(self.settings.lease_seconds, nodes) if heartbeat.available else now)
-        self._store_heartbeat(heartbeat, now)
-        if heartbeat.available:
-            with self._store.reading() as session:
-                limits = self._limits(session, run)
-                reply = status.heartbeat_reply(session, run, heartbeat.node, limits, now)
-        else:
-            reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
-        if heartbeat.offer is None:  # earlier versions make no offers, and refuse an answer with more than they know
-            return reply
-        told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
-        return reply.model_copy(update=told)
-
-    def _limits(self, session: Session, run: int) -> ListingLimits | None:
-        """Returns the listing limits under the run's present rules; None while those are unknown."""
-        row = session.get(RunRow, run)
-        if row is None or (body := session.get(RulesRow, row.rules_hash)) is None:
-            return None
-        if body.hash not in self._limits_by_rules:
-            rules = decode_rules(body.body, body.hash)
-            self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
-        return self._limits_by_rules[body.hash]
-
-    def _store_heartbeat(self, heartbeat: api.Heartbeat, now: float) -> None:
         row = HeartbeatRow(
             node=heartbeat.node,
             version=-1 if heartbeat.version is None else heartbeat.version,
@@ -180,17 +162,43 @@ class CoordinatorService:
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
-        offer = None if heartbeat.offer is None else heartbeat.offer.model_dump_json()
         with self._store.reading() as session:
-            last, offered = session.get(HeartbeatRow, heartbeat.node), session.get(OfferRow, heartbeat.node)
+            last, offered = session.exec(_LAST, params={"node": heartbeat.node}).first() or (None, None)
+            if heartbeat.available:
+                reply = status.heartbeat_reply(session, run, row, offer, self._limits, now)
+            else:
+                reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
+        self._store_heartbeat(row, None if offer is None else offer.model_dump_json(), last, offered)
+        if offer is None:  # earlier versions make no offers, and refuse an answer with more than they know
+            return reply
+        told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
+        return reply.model_copy(update=told)
+
+    def _limits(self, session: Session, run: RunRow | None) -> ListingLimits | None:
+        """Returns the listing limits under the run's present rules; None while those are unknown."""
+        if run is None:
+            return None
+        if run.rules_hash not in self._limits_by_rules:
+            body = session.get(RulesRow, run.rules_hash)
+            if body is None:
+                return None
+            rules = decode_rules(body.body, body.hash)
+            self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
+        return self._limits_by_rules[run.rules_hash]
+
+    def _store_heartbeat(
+        self, row: HeartbeatRow, offer: str | None, last: HeartbeatRow | None, offered: OfferRow | None
+    ) -> None:
         content = (row.version, row.available, row.hardware, offer)
         known = last and (last.version, last.available, last.hardware, None if offered is None else offered.offer)
-        if last and known == content and now - last.heard_at < BEAT_SECONDS:
+        if last and known == content and row.heard_at - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
-            upsert(session, [row] if offer is None else [row, OfferRow(node=heartbeat.node, offer=offer)])
+            upsert(session, [row])
             if offer is None and offered is not None:
-                session.exec(delete(OfferRow).where(col(OfferRow.node) == heartbeat.node))
+                session.exec(delete(OfferRow).where(col(OfferRow.node) == row.node))
+            elif offer is not None and (offered is None or offered.offer != offer):
+                upsert(session, [OfferRow(node=row.node, offer=offer)])
 
     def assignments(self, run: int, node: int) -> api.Assignments:
         """Returns the run's rounds that wait for the node. Raises ``Refused`` for a banned node that has none."""

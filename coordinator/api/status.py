@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, and_, bindparam, col, func, select
 
 from coordinator import tables
 from coordinator.api.refusals import missing
 from coordinator.driver.candidates import candidate_of
-from coordinator.driver.control import hold_sentence
+from coordinator.driver.control import hold_sentence, in_force
 from coordinator.driver.off_chain import OffChain, off_chain
 from coordinator.driver.selection import AT_CAPACITY, ListingLimits, exclusion_reason
 from protocol.chain.structs import Role, State
-from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
+from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, Offer, StatusReport
 
 LATE_LEASES = 4
 """Lease lengths without a heartbeat after which a late node is shown as dead."""
+
+_RUN = (
+    select(tables.RunRow, tables.HoldRow, tables.WorkPhaseRow)
+    .outerjoin(tables.HoldRow, col(tables.HoldRow.run) == tables.RunRow.id)
+    .outerjoin(tables.WorkPhaseRow, col(tables.WorkPhaseRow.run) == tables.RunRow.id)
+    .where(tables.RunRow.id == bindparam("run"))
+)
+_NODE = (
+    select(tables.NodeRow, tables.MemberRow, tables.BanRow)
+    .outerjoin(
+        tables.MemberRow,
+        and_(col(tables.MemberRow.node) == tables.NodeRow.id, col(tables.MemberRow.run) == bindparam("run")),
+    )
+    .outerjoin(
+        tables.BanRow, and_(col(tables.BanRow.node) == tables.NodeRow.id, col(tables.BanRow.run) == bindparam("run"))
+    )
+    .where(tables.NodeRow.id == bindparam("node"))
+)
 
 
 def status(
@@ -71,20 +89,34 @@ def status(
 
 
 def heartbeat_reply(
-    session: Session, run_id: int, node_id: int, limits: ListingLimits | None, now: float
+    session: Session,
+    run_id: int,
+    heartbeat: tables.HeartbeatRow,
+    offer: Offer | None,
+    limits_of: Callable[[Session, tables.RunRow], ListingLimits | None],
+    now: float,
 ) -> HeartbeatReply:
-    """Returns the state of a node that just sent a heartbeat, with the reason if it is not listed.
+    """Returns the state of the node that sent ``heartbeat``, which need not be stored yet; says why it is not listed.
 
-    It reads of this node alone: every node asks several times a minute.
+    It reads of this node alone, and in two statements: every node asks several times a minute.
     """
-    run, node = session.get(tables.RunRow, run_id), session.get(tables.NodeRow, node_id)
-    if run is None or node is None or node.role != Role.WORKER or limits is None:
+    of_run = session.exec(_RUN, params={"run": run_id}).first()
+    of_node = session.exec(_NODE, params={"run": run_id, "node": heartbeat.node}).first()
+    limits = None if of_run is None else limits_of(session, of_run[0])
+    if of_run is None or of_node is None or of_node[0].role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
-    member = session.get(tables.MemberRow, (run_id, node_id))
-    candidate = candidate_of(node, member, run, off_chain(session, run_id, (node_id,), now, node_id), limits.needs, now)
-    reason, held = exclusion_reason(candidate, run.version, limits), hold_sentence(session.get(tables.HoldRow, run_id))
+    (run, held, phase), (node, member, banned) = of_run, of_node
+    seen = OffChain(
+        {node.id: heartbeat},
+        (node.id,),
+        {} if banned is None or not in_force(banned, now) else {node.id: banned},
+        {} if offer is None else {node.id: offer},
+        0 if phase is None else phase.seconds,
+    )
+    reason = exclusion_reason(candidate_of(node, member, run, seen, limits.needs, now), run.version, limits)
     listable = reason in (None, AT_CAPACITY)
-    return HeartbeatReply(state="alive" if listable else "unlisted", reasons=[each for each in (reason, held) if each])
+    reasons = [each for each in (reason, hold_sentence(held)) if each]
+    return HeartbeatReply(state="alive" if listable else "unlisted", reasons=reasons)
 
 
 def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:

@@ -84,17 +84,17 @@ def lift(session: Session, run: int, node: int) -> bool:
 def ban_of(session: Session, run: int, node: int, now: float) -> BanRow | None:
     """Returns the node's ban in force at ``now`` (unix seconds), or None."""
     found = session.get(BanRow, (run, node))
-    return found if found is not None and _in_force(found, now) else None
+    return found if found is not None and in_force(found, now) else None
 
 
-def bans(session: Session, run: int, now: float, node: int | None = None) -> Mapping[int, BanRow]:
-    """Returns a run's bans in force at ``now`` (unix seconds) by node, ascending; of one ``node`` if it is given."""
-    found = select(BanRow).where(BanRow.run == run).order_by(BanRow.node)  # type: ignore[arg-type]
-    rows = session.exec(found if node is None else found.where(BanRow.node == node))
-    return {row.node: row for row in rows if _in_force(row, now)}
+def bans(session: Session, run: int, now: float) -> Mapping[int, BanRow]:
+    """Returns a run's bans in force at ``now`` (unix seconds) by node, ascending."""
+    rows = session.exec(select(BanRow).where(BanRow.run == run).order_by(BanRow.node))  # type: ignore[arg-type]
+    return {row.node: row for row in rows if in_force(row, now)}
 
 
-def _in_force(row: BanRow, now: float) -> bool:
+def in_force(row: BanRow, now: float) -> bool:
+    """Returns whether a ban has not ended at ``now`` (unix seconds)."""
     return row.until is None or now < row.until
 
 

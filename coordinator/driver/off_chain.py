@@ -26,16 +26,13 @@ class OffChain:
     work_seconds: int = 0
 
 
-def off_chain(session: Session, run: int, leased: Collection[int], now: float, node: int | None = None) -> OffChain:
-    """Reads the facts about the nodes in a run at ``now`` (unix seconds); about one ``node`` alone if it is given."""
-    beats, offered = select(HeartbeatRow), select(OfferRow)
-    if node is not None:
-        beats, offered = beats.where(HeartbeatRow.node == node), offered.where(OfferRow.node == node)
+def off_chain(session: Session, run: int, leased: Collection[int], now: float) -> OffChain:
+    """Reads the facts about the nodes in a run at ``now`` (unix seconds)."""
     phase = session.get(WorkPhaseRow, run)
     return OffChain(
-        {row.node: row for row in session.exec(beats)},
+        {row.node: row for row in session.exec(select(HeartbeatRow))},
         leased,
-        bans(session, run, now, node),
-        {row.node: Offer.model_validate_json(row.offer) for row in session.exec(offered)},
+        bans(session, run, now),
+        {row.node: Offer.model_validate_json(row.offer) for row in session.exec(select(OfferRow))},
         0 if phase is None else phase.seconds,
     )
