@@ -239,22 +239,34 @@ def _pings(client: redis.Redis) -> bool:
         return False
 
 
+class Served:
+    """An application on a socket, or on a free port of this machine, until it is stopped."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket | None = None) -> None:
+        self._listener = listener or listen("127.0.0.1", 0)
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        how = {"loop": "asyncio", "http": BoundedConnection, "ws": "none"}
+        self._server = uvicorn.Server(uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=0))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True)
+        self._thread.start()
+        until(lambda: self._server.started, 30, "the application")
+
+    def stop(self) -> None:
+        """Ends the server; requests under way are not waited for."""
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._listener.close()
+
+
 @contextmanager
 def serving(app: ASGIApp, listener: socket.socket | None = None) -> Iterator[str]:
-    """An application on a socket, or on a free port of this machine; its URL."""
-    listener = listener or listen("127.0.0.1", 0)
-    how = {"loop": "asyncio", "http": BoundedConnection, "ws": "none"}
-    config = uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
+    """Serves an application while the block runs; its URL."""
+    served = Served(app, listener)
     try:
-        until(lambda: server.started, 30, "the application")
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield served.url
     finally:
-        server.should_exit = True
-        thread.join(10)
-        listener.close()
+        served.stop()
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,8 @@ from protocol.wire.manifest import SignedManifest
 from protocol.wire.pins import REWARDS_FILE
 from protocol.wire.rewards import JobRewards, Rewards
 from tests.checkpoints import smallest
-from tests.conftest import Anvil, wallet_on
+from tests.conftest import Anvil, Served, wallet_on
 from tests.ledger.scenario import Market, Story, tell
-from tests.protocol.conftest import Served
 
 REWARDS = {1: (0.0, 0.0, 1.0, 0.0), 3: (1.0, 1.0, 0.0, 1.0)}
 """Rewards of the one job that each version was trained on."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import uvicorn
 from eth_account import Account
+
+from protocol.transport.listening import listen
+from tests.conftest import Served
 
 
 @dataclass(frozen=True)
@@ -26,32 +25,6 @@ class KeySigner:
 
     def sign_typed(self, message: dict[str, Any]) -> bytes:
         return bytes(self.account.sign_typed_data(full_message=message).signature)
-
-
-class Served:
-    """An ASGI app on a free port of this machine."""
-
-    def __init__(self, app: Any, port: int = 0) -> None:
-        self._socket = socket.socket(proto=socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
-        self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=0, lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
-        self._thread.join(5)
-        self._socket.close()
 
 
 @pytest.fixture
@@ -70,7 +43,7 @@ def serve() -> Iterator[Callable[..., Served]]:
     running: list[Served] = []
 
     def start(app: Any, port: int = 0) -> Served:
-        running.append(Served(app, port))
+        running.append(Served(app, listen("127.0.0.1", port)))
         return running[-1]
 
     yield start

@@ -28,8 +28,9 @@ from protocol.wire.manifest import MIN_CHUNK_BYTES, Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules, with_checkpoint
 from tests.checkpoints import CONFIG, TENSORS, smallest
+from tests.conftest import Served
 from tests.coordinator.swarm import RULES
-from tests.protocol.conftest import KeySigner, Served
+from tests.protocol.conftest import KeySigner
 from tests.protocol.test_shardcast import counting
 
 CHAIN_ID, RUN, SIZE = 31337, 1, 1600
