@@ -22,10 +22,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from deploy.localnet import services
 from deploy.localnet.parties import Party
@@ -39,6 +41,7 @@ COPY = KEPT / "demo"
 """The copy of the repository, which containers see as DEMO."""
 DEMO = Path("/demo")
 MOUNTED = ("--volume", f"{COPY}:{DEMO}")
+TRAINED = COPY / ".live" / "state" / "trainer"
 STATE = "/var/lib/assize"
 USER = 10001
 ROLES = {
@@ -194,17 +197,21 @@ def try_live(images: list[Image]) -> None:
     """Runs the demo in its image, then keeps a network up in it and starts every role from the role's own image."""
     copy_repository()
     demo = next(each for each in images if each.target == "demo")
-    with container("demo", MOUNTED) as run:
+    with ExitStack() as stack:
+        run = stack.enter_context(container("demo", MOUNTED))
         began = time.monotonic()
         ran = run("make demo STEPS=5")
         demo.note("make demo STEPS=5", ran.returncode == 0, ran.stdout[-600:] + ran.stderr)
         print(f"make demo STEPS=5 in assize-demo, {time.monotonic() - began:.0f} s:", *ran.stdout.splitlines()[-1:])
         if demo.failed:
             return
+        # The trainer takes over from the network's, whose weights the relay fetches.
+        roles = sorted((each for each in images if each.target in ROLES), key=lambda each: each.target == "trainer")
+        # Each is a copy of its whole image, which the network would slow down.
+        containers = [stack.enter_context(container(each.target, mounts_of(each.target))) for each in roles]
         with live_network(run) as layout:
-            for each in images:
-                if each.target in ROLES:
-                    try_role(each, layout)
+            for each, of_role in zip(roles, containers, strict=True):
+                try_role(each, of_role, layout)
 
 
 def copy_repository() -> None:
@@ -261,19 +268,31 @@ def stop(root: Path, up: subprocess.Popen[bytes]) -> None:
     up.wait(60)
 
 
-def try_role(image: Image, layout: NetworkLayout) -> None:
+def mounts_of(target: str) -> tuple[str, ...]:
+    """Returns the mounts of a role's container: the trainer's goes on from the state of the network's trainer."""
+    return (*MOUNTED, "--volume", f"{TRAINED}:{STATE}") if target == "trainer" else MOUNTED
+
+
+def end_trainer() -> None:
+    """Ends the network's trainer: of one run there is one at a time."""
+    process = psutil.Process(json.loads((COPY / ".live" / "network.json").read_text())["services"]["trainer"]["pid"])
+    process.terminate()
+    process.wait(60)
+
+
+def try_role(image: Image, run: Container, layout: NetworkLayout) -> None:
     """Runs a role's doctor against the network, then its daemon until it is healthy, both in the role's image."""
     words, port = ROLES[image.target], free_port()
     server = image.target in ("coordinator", "relay", "ledger")
     place = f"http://127.0.0.1:{port}" if server else STATE
     variables = {"OMP_NUM_THREADS": "1", **variables_of(image.target, layout, port)}
-    with container(image.target, MOUNTED) as run:
-        if image.target != "relay":
-            examined = run(f"assize {words[0]} doctor", **variables)
-            image.note("doctor", examined.returncode == 0, examined.stdout + examined.stderr)
-        line = HEALTHY.format(most=HEALTHY_SECONDS, words=" ".join(words), place=place)
-        healthy = run(line, **variables)
-        image.note("health", healthy.returncode == 0, healthy.stdout + healthy.stderr)
+    if image.target == "trainer":
+        end_trainer()
+    if image.target != "relay":
+        examined = run(f"assize {words[0]} doctor", **variables)
+        image.note("doctor", examined.returncode == 0, examined.stdout + examined.stderr)
+    healthy = run(HEALTHY.format(most=HEALTHY_SECONDS, words=" ".join(words), place=place), **variables)
+    image.note("health", healthy.returncode == 0, healthy.stdout + healthy.stderr)
 
 
 def variables_of(target: str, layout: NetworkLayout, port: int) -> dict[str, str]:
