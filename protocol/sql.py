@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, Table, create_engine, event, make_url
@@ -60,12 +61,22 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
 
 def inserting(dialect: Dialect, table: Table) -> Any:
     """Returns the insert that can say what to do about a row that is there already."""
-    return (postgresql.insert if dialect.name == "postgresql" else sqlite.insert)(table)
+    return _insert(dialect.name, table)
 
 
 def upserting(dialect: Dialect, table: Table) -> Any:
     """Returns the insert that replaces a row with the same key."""
-    statement, keys = inserting(dialect, table), list(table.primary_key.columns.keys())
+    return _upsert(dialect.name, table)
+
+
+def _insert(dialect: str, table: Table) -> Any:
+    return (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
+
+
+@cache
+def _upsert(dialect: str, table: Table) -> Any:
+    """Made once a table: making it takes longer than running it."""
+    statement, keys = _insert(dialect, table), list(table.primary_key.columns.keys())
     rest = {name: statement.excluded[name] for name in table.columns.keys() if name not in keys}  # noqa: SIM118
     if not rest:
         return statement.on_conflict_do_nothing(index_elements=keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, bindparam, col, select
 
 from coordinator.driver.schedule import claimed_jobs
 from coordinator.tables import ClaimRow, ListingRow, RoundRow
@@ -10,18 +10,23 @@ from protocol.chain.structs import State
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import jobs_of
 
+_OPEN = (
+    select(RoundRow)
+    .where(
+        RoundRow.state == State.OPEN,
+        RoundRow.run == bindparam("run"),
+        col(RoundRow.id).in_(select(ListingRow.round).where(ListingRow.node == bindparam("node"))),
+    )
+    .order_by(col(RoundRow.id))
+)
+
 
 def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
     """Returns the rounds of ``run`` open at ``now`` (unix seconds) that wait for the node, oldest first.
 
     Jobs that the node has signed for are left out; a worker that lost its artifacts before signing gets them again.
     """
-    listed = select(ListingRow.round).where(ListingRow.node == node)
-    rounds = session.exec(
-        select(RoundRow)
-        .where(RoundRow.state == State.OPEN, RoundRow.run == run, col(RoundRow.id).in_(listed))
-        .order_by(col(RoundRow.id))
-    )
+    rounds = session.exec(_OPEN, params={"run": run, "node": node})
     found = [(round_, _open_jobs(session, round_, node)) for round_ in rounds if round_.deadline >= now]
     return Assignments(rounds=[_assignment(round_, jobs) for round_, jobs in found if jobs])
 

@@ -41,6 +41,7 @@ FORGET_SECONDS = 5
 SKEW_SECONDS = 60
 """Most by which the clocks of processes on one database may differ: a nonce is kept as long past its deadline."""
 
+_USE = insert(NonceRow)
 _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bindparam("key"))
 
 
@@ -86,7 +87,7 @@ class Gate:
             with self._store.writing() as session:
                 caller = _node_of(session, signed.address, audience.run)
                 used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
-                session.connection().execute(insert(NonceRow).values(used))
+                session.connection().execute(_USE, used)
                 if now >= self._forget_at:
                     forget_nonces(session, now)
                     self._forget_at = now + FORGET_SECONDS

@@ -37,13 +37,14 @@ class Poller:
         self._state: int | None = None
         self._newest: tuple[int, bytes] | None = None
 
-    async def wait(self, node: int, turn: int, seconds: float) -> None:
+    async def wait(self, node: int, turn: int, seconds: float) -> bool:
         """Returns once a round was opened after ``turn`` while the node is listed in an open one, or ``seconds`` later.
 
-        If one was opened before the wait begins, it returns at once, whoever is listed.
+        If one was opened before the wait begins, it returns at once, whoever is listed. The result is whether to ask
+        the database again: false where the time has passed.
         """
         if turn != self.turn:
-            return
+            return True
         woken = asyncio.get_running_loop().create_future()
         self._waiting[node].add(woken)
         if self._polling is None or self._polling.done():
@@ -54,6 +55,7 @@ class Poller:
             self._waiting[node].discard(woken)
             if not self._waiting[node]:
                 del self._waiting[node]
+        return woken.done()
 
     def end(self) -> None:
         """Has every waiting request answer now, and those to come at once: the server ends."""

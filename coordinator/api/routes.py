@@ -95,7 +95,8 @@ async def assignments(
         left = until - time.monotonic()
         if found.rounds or left <= 0 or service.poller.ended:
             return found
-        await service.poller.wait(node, turn, left)
+        if not await service.poller.wait(node, turn, left):
+            return found
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from sqlmodel import Session, bindparam, col, delete, select
+from sqlmodel import Session, bindparam, col, delete
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
@@ -39,10 +39,6 @@ from protocol.wire.rules import decode_rules
 NOT_AVAILABLE = "it takes no new jobs now: it drains, or has its quiet hours"
 """Reason for which a node that is not available is not listed."""
 
-BEAT_SECONDS = 2.0
-"""Shortest time between SQL writes of unchanged heartbeats; each heartbeat renews the lease in Redis."""
-
-
 MOST_STORED_AT_ONCE = 2
 """Most bodies that are parsed and stored at once: each is whole in memory for that time."""
 
@@ -50,11 +46,7 @@ STORE_THREADS = 16
 """Most threads that wait for the store of artifacts, apart from those of ``storing``: a store that hangs must not take
 the threads in which heartbeats are answered."""
 
-_LAST = (
-    select(HeartbeatRow, OfferRow)
-    .outerjoin(OfferRow, col(OfferRow.node) == HeartbeatRow.node)
-    .where(HeartbeatRow.node == bindparam("node"))
-)
+_WITHOUT_OFFER = delete(OfferRow).where(col(OfferRow.node) == bindparam("of"))
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
@@ -162,13 +154,16 @@ class CoordinatorService:
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
-        with self._store.reading() as session:
-            last, offered = session.exec(_LAST, params={"node": heartbeat.node}).first() or (None, None)
+        with self._store.writing() as session:
+            upsert(session, [row])
+            if offer is None:
+                session.exec(_WITHOUT_OFFER, params={"of": row.node})
+            else:
+                upsert(session, [OfferRow(node=row.node, offer=offer.model_dump_json())])
             if heartbeat.available:
                 reply = status.heartbeat_reply(session, run, row, offer, self._limits, now)
             else:
                 reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
-        self._store_heartbeat(row, None if offer is None else offer.model_dump_json(), last, offered)
         if offer is None:  # earlier versions make no offers, and refuse an answer with more than they know
             return reply
         told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
@@ -185,20 +180,6 @@ class CoordinatorService:
             rules = decode_rules(body.body, body.hash)
             self._limits_by_rules[body.hash] = ListingLimits.of(rules, self.settings.version_lag)
         return self._limits_by_rules[run.rules_hash]
-
-    def _store_heartbeat(
-        self, row: HeartbeatRow, offer: str | None, last: HeartbeatRow | None, offered: OfferRow | None
-    ) -> None:
-        content = (row.version, row.available, row.hardware, offer)
-        known = last and (last.version, last.available, last.hardware, None if offered is None else offered.offer)
-        if last and known == content and row.heard_at - last.heard_at < BEAT_SECONDS:
-            return
-        with self._store.writing() as session:
-            upsert(session, [row])
-            if offer is None and offered is not None:
-                session.exec(delete(OfferRow).where(col(OfferRow.node) == row.node))
-            elif offer is not None and (offered is None or offered.offer != offer):
-                upsert(session, [OfferRow(node=row.node, offer=offer)])
 
     def assignments(self, run: int, node: int) -> api.Assignments:
         """Returns the run's rounds that wait for the node. Raises ``Refused`` for a banned node that has none."""
