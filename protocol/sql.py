@@ -64,6 +64,11 @@ def inserting(dialect: Dialect, table: Table) -> Any:
     return _insert(dialect.name, table)
 
 
+def inserting_new(dialect: Dialect, table: Table) -> Any:
+    """Returns the insert that leaves a row with the same key as it is; ``rowcount`` is 0 where there was one."""
+    return _insert_new(dialect.name, table)
+
+
 def upserting(dialect: Dialect, table: Table) -> Any:
     """Returns the insert that replaces a row with the same key."""
     return _upsert(dialect.name, table)
@@ -71,6 +76,12 @@ def upserting(dialect: Dialect, table: Table) -> Any:
 
 def _insert(dialect: str, table: Table) -> Any:
     return (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table)
+
+
+@cache
+def _insert_new(dialect: str, table: Table) -> Any:
+    keys = table.primary_key.columns.keys()
+    return _insert(dialect, table).on_conflict_do_nothing(index_elements=keys).execution_options(preserve_rowcount=True)
 
 
 @cache

@@ -247,13 +247,13 @@ class Served:
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         how = {"loop": "asyncio", "http": BoundedConnection, "ws": "none"}
-        self._server = uvicorn.Server(uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=0))
+        self._server = uvicorn.Server(uvicorn.Config(app, **how, log_level="error", timeout_graceful_shutdown=1))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True)
         self._thread.start()
         until(lambda: self._server.started, 30, "the application")
 
     def stop(self) -> None:
-        """Ends the server; requests under way are not waited for."""
+        """Ends the server; requests under way have a second."""
         self._server.should_exit = True
         self._thread.join(10)
         self._listener.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, insert, tuple_
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import bindparam, tuple_
 from sqlmodel import Session, col, delete, select
+from starlette.concurrency import run_in_threadpool
 
-from coordinator.api.refusals import conflicting, refusing, unsigned
+from coordinator.api.refusals import Refused, conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.structs import Role
 from protocol.errors import Rejected
-from protocol.wire.auth import HEADER_ADDRESS, HEADER_RUN, Audience, recover_request
+from protocol.sql import inserting_new
+from protocol.wire.auth import HEADER_ADDRESS, HEADER_RUN, Audience, SignedRequest, recover_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,18 @@ class Admission:
     body: bytes
 
 
+MOST_AT_ONCE = 64
+"""Most nonces that are committed in one transaction."""
+
 FORGET_SECONDS = 5
 """Shortest time between deletions of expired nonces."""
 
 SKEW_SECONDS = 60
 """Most by which the clocks of processes on one database may differ: a nonce is kept as long past its deadline."""
 
-_USE = insert(NonceRow)
+_Node = tuple[int, Role, str]
+"""Number, role and key of a node."""
+
 _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bindparam("key"))
 
 
@@ -49,7 +57,8 @@ class Gate:
     """Admits requests to one of the ``audiences``, the runs driven here, signed by a registered node's key, each once.
 
     Bodies are not needed for it. The nonce is committed before the request takes effect and kept past its deadline, so
-    replays are refused across restarts too. A request whose nonce cannot be committed is refused.
+    replays are refused across restarts too. A request whose nonce cannot be committed is refused. Those that come while
+    others are being committed are committed together: a thousand nodes may come at once. Used from one event loop.
     """
 
     def __init__(self, store: Store, audiences: Sequence[Audience]) -> None:
@@ -57,6 +66,8 @@ class Gate:
         self._audiences = {str(audience.run): audience for audience in audiences}
         self._known: set[str] = set()
         self._forget_at = 0
+        self._waiting: list[tuple[SignedRequest, asyncio.Future[_Node | Refused]]] = []
+        self._committing: asyncio.Task[None] | None = None
 
     def is_known(self, headers: Mapping[str, str]) -> bool:
         """Returns whether the request names a node key seen before, so that ``check_known`` can be skipped."""
@@ -65,9 +76,12 @@ class Gate:
     def check_known(self, headers: Mapping[str, str]) -> None:
         """Refuses an unknown address by reading only. Raises ``Refused``; the signature is not checked here."""
         with self._store.reading() as session:
-            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), ""), 0).key)
+            found = _node_of(session, headers.get(HEADER_ADDRESS.lower(), ""))
+        if isinstance(found, Refused):
+            raise found
+        self._known.add(found[2])
 
-    def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
+    async def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
         """Returns the node that signed the request, and its body's hash.
 
         Args:
@@ -83,17 +97,38 @@ class Gate:
         with refusing(unsigned):
             audience = self._audience_of(headers)
             signed = recover_request(headers, audience, method, path, now)
-        try:
-            with self._store.writing() as session:
-                caller = _node_of(session, signed.address, audience.run)
-                used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
-                session.connection().execute(_USE, used)
-                if now >= self._forget_at:
-                    forget_nonces(session, now)
-                    self._forget_at = now + FORGET_SECONDS
-        except IntegrityError as error:
-            raise conflicting("nonce already used: sign each request with a new nonce") from error
-        return Admission(caller, signed.body)
+        answer: asyncio.Future[_Node | Refused] = asyncio.get_running_loop().create_future()
+        self._waiting.append((signed, answer))
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit())
+        node = await answer
+        if isinstance(node, Refused):
+            raise node
+        return Admission(Caller(*node, audience.run), signed.body)
+
+    async def _commit(self) -> None:
+        """Uses the nonces of all that wait, a transaction after the other."""
+        while self._waiting:
+            batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+            try:
+                nodes = await run_in_threadpool(self._use, [signed for signed, _ in batch], int(time.time()))
+            except Exception as error:
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (_, answer), node in zip(batch, nodes, strict=True):
+                if not answer.done():  # a request may have been given up
+                    answer.set_result(node)
+
+    def _use(self, batch: Sequence[SignedRequest], now: int) -> list[_Node | Refused]:
+        """Commits the nonces, and returns for each request its node, or why it is refused; raises ``Unavailable``."""
+        with self._store.writing() as session:
+            answers = {id(each): _use(session, each) for each in sorted(batch, key=_place)}
+            if now >= self._forget_at:
+                forget_nonces(session, now)
+                self._forget_at = now + FORGET_SECONDS
+        return [answers[id(each)] for each in batch]
 
     def _audience_of(self, headers: Mapping[str, str]) -> Audience:
         """Returns the audience that the request names; raises ``Rejected`` for one of another coordinator."""
@@ -107,14 +142,29 @@ class Gate:
         return self._audiences.get(named, first)
 
 
-def _node_of(session: Session, key: str, run: int) -> Caller:
+def _place(signed: SignedRequest) -> tuple[str, int]:
+    """Order in which nonces are inserted: two processes in different orders would wait for one another's rows."""
+    return signed.address, signed.nonce
+
+
+def _use(session: Session, signed: SignedRequest) -> _Node | Refused:
+    node = _node_of(session, signed.address)
+    if isinstance(node, Refused):
+        return node
+    used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
+    statement = inserting_new(session.get_bind().dialect, NonceRow.__table__)  # type: ignore[attr-defined]
+    fresh = session.connection().execute(statement, used).rowcount
+    return node if fresh else conflicting("nonce already used: sign each request with a new nonce")
+
+
+def _node_of(session: Session, key: str) -> _Node | Refused:
     # Select columns: building row objects took half of the time of an admission.
     node = session.connection().execute(_BY_KEY, {"key": key}).first()
     if node is None:
-        raise unsigned(
+        return unsigned(
             f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
         )
-    return Caller(node.id, Role(node.role), node.key, run)
+    return node.id, Role(node.role), node.key
 
 
 def forget_nonces(session: Session, now: int) -> None:

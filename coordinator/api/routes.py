@@ -207,7 +207,7 @@ async def _admitted(request: Request, limit: int) -> Admission:
         await run_in_threadpool(gate.check_known, request.headers)
     query = request.scope["query_string"]
     path = (request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
-    return await run_in_threadpool(gate.admit, request.headers, request.method, path, int(time.time()))
+    return await gate.admit(request.headers, request.method, path, int(time.time()))
 
 
 async def _without_body(request: Request) -> Caller:

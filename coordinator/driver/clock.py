@@ -33,7 +33,7 @@ from coordinator.tables import ClockRow
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.errors import Unavailable, accessing
 from protocol.files import lock
-from protocol.sql import inserting
+from protocol.sql import inserting_new
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class ClockLease:
             keep_short(session)
             dialect, table = session.get_bind().dialect, ClockRow.__table__  # type: ignore[attr-defined]
             nobody = {"id": 1, "epoch": 0, "holder": "", "place": "", "ends_at": 0.0}
-            session.connection().execute(inserting(dialect, table).values(nobody).on_conflict_do_nothing())
+            session.connection().execute(inserting_new(dialect, table), nobody)
             mine = {
                 "holder": f"{platform.node()}, process {os.getpid()}",
                 "place": place,

@@ -15,7 +15,7 @@ from sqlmodel import Session, SQLModel, col, delete, func, select, update
 from coordinator.settings import CoordinatorSettings, HookKind, WebhookSettings
 from coordinator.tables import HookConditionRow, HookDeliveryRow, HookEventRow, HookRow
 from coordinator.webhooks.events import HookEvent, event_id
-from protocol.sql import inserting
+from protocol.sql import inserting, inserting_new
 
 log = structlog.get_logger()
 
@@ -43,8 +43,8 @@ class HookOutbox:
         session.exec(delete(HookRow).where(col(HookRow.id).not_in(ids)))
         session.exec(delete(HookDeliveryRow).where(col(HookDeliveryRow.hook).not_in(ids)))
         for each in ids:
-            row = inserting(session.get_bind().dialect, _table(HookRow)).values(**dict(HookRow(id=each, since=now)))
-            session.connection().execute(row.on_conflict_do_nothing())
+            row = inserting_new(session.get_bind().dialect, _table(HookRow))
+            session.connection().execute(row, dict(HookRow(id=each, since=now)))
 
     def add(self, session: Session, events: Iterable[HookEvent]) -> None:
         """Adds events that are not known by their id; those of a block wait until ``settle``."""
