@@ -37,6 +37,7 @@ FOREVER = 2**40
 PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
 JOBS = 4
 MANIFEST_ROOT = b"\x01" * 32
+"""That of version 0."""
 PINS = (PinnedFile("model.safetensors", 8, bytes(32)),)
 """Of a model that no party here ever fetches."""
 RULES = Rules(
@@ -181,9 +182,8 @@ class Swarm:
 
     def publish(self, version: int, round_: int, jobs: int) -> None:
         """The trainer publishes a checkpoint made from ``jobs`` of a round."""
-        root = bytes([version + 1]) * 32
         consumed = [Consumption(round_, jobs)]
-        self.send(self.trainer, calls.publish(self.chain.deployment, self.run, version, root, consumed))
+        self.send(self.trainer, calls.publish(self.chain.deployment, self.run, version, root_of(version), consumed))
 
     def vote(self, round_: int, judgements: Mapping[int, Reason]) -> None:
         """All seated validators commit to the same judgements and reveal them."""
@@ -285,6 +285,11 @@ def write_settings(file: Path, settings: CoordinatorSettings) -> None:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def root_of(version: int) -> bytes:
+    """The manifest root of a version that ``publish`` publishes."""
+    return bytes([version + 1]) * 32
 
 
 def artifact(round_: int, job: int, node: int, manifest_root: bytes = MANIFEST_ROOT) -> Artifact:

@@ -54,7 +54,10 @@ MOST_P99_MS, MOST_COST_GROWTH = 250, 1.3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One size: latencies in seconds by kind, memory in MiB over time and processor seconds by process."""
+    """One size: latencies in seconds by kind, memory in MiB over time and processor seconds by process.
+
+    All are those since the last node arrived, but for ``arrival_p99``, the latency in seconds before.
+    """
 
     nodes: int
     seconds: dict[str, list[float]]
@@ -63,6 +66,7 @@ class Measured:
     lost: int
     rounds: int
     lasted: float
+    arrival_p99: float
     memory: dict[str, list[float]]
     processor: dict[str, float]
 
@@ -117,7 +121,7 @@ def main(
 
 
 def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Measured:
-    """One market of so many nodes, from its first heartbeat to its last settlement."""
+    """One market of so many nodes, from the first heartbeat of the last one to the last settlement."""
     jobs = min(255, round(size * JOBS_PER_HOUR * ROUND_SECONDS / IN_FLIGHT / 3600))
     rounds = max(2, round(seconds / ROUND_SECONDS * IN_FLIGHT))
     with ExitStack() as stack:
@@ -129,6 +133,8 @@ def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Mea
         ledger = stack.enter_context(serving(swarm.anvil.url, settings.addresses, f"{swarm.directory}/ledger.sqlite"))
         watched = {"api": api, "driver": driver, "ledger": ledger.process.pid}
         workers = stack.enter_context(_replaying(swarm, listed, f"http://127.0.0.1:{port}", artifacts))
+        assert workers.stdout is not None
+        arrived = json.loads(workers.stdout.readline())
         trading, reader = Trading(swarm), Reader(ledger.http, swarm.run, [each.node for each in listed])
         samples: dict[str, list[float]] = {name: [] for name in watched}
         began, before = time.monotonic(), _processor(watched)
@@ -150,7 +156,9 @@ def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Mea
         seconds_by_kind = heard["seconds"] | {"ledger": reader.seconds}
         processor = {name: after[name] - before[name] for name in watched}
         counts = (trading.settled, trading.lost, trading.rounds)
-        return Measured(size, seconds_by_kind, heard["refused"], *counts, lasted, samples, processor)
+        return Measured(
+            size, seconds_by_kind, heard["refused"], *counts, lasted, arrived["arrival_p99"], samples, processor
+        )
 
 
 def _make_artifacts(folder: Path) -> None:
@@ -188,6 +196,7 @@ def _show(console: Console, found: Sequence[Measured]) -> None:
         for kind, seconds in sorted(each.seconds.items()):
             figures = (statistics.median(seconds), float(np.quantile(seconds, 0.99)), max(seconds))
             kinds.add_row(str(each.nodes), kind, str(len(seconds)), *(f"{1000 * figure:.1f}" for figure in figures))
+        kinds.add_row(str(each.nodes), "while they arrived", "", "", f"{1000 * each.arrival_p99:.1f}", "")
         for why, times in each.refused.items():
             kinds.add_row(str(each.nodes), f"refused, {why}", str(times))
     console.print(kinds)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
 
 import httpx
@@ -27,20 +28,33 @@ from protocol.transport.connections import allow_files
 from protocol.wire import api, auth, rollout
 from protocol.wire.assignments import Leaf, pack_leaves
 from protocol.wire.rollout import Artifact
+from tests.coordinator.swarm import root_of
 
-ROOT = b"\x01" * 32
 RETRY_SECONDS = 1.0
-ARRIVING_SECONDS = 60.0
-"""Time in which all of them start, one by one."""
+ARRIVING_SECONDS = 0.2
+"""Time between the starts of two of them."""
 
 
 @dataclass
 class Heard:
-    """Seconds that requests took, by kind, and how many were refused; a wait for work counts from its end."""
+    """Seconds that requests took, by kind, and how many were refused; a wait for work counts from its end.
+
+    Seconds are those since the last node arrived.
+    """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
-    handed_in: int = 0
+    arrived: int = 0
+    version: int = 0
+    """The newest that a round was opened with, which all of them have loaded since."""
+
+    def arrives(self, of_all: int) -> None:
+        """Counts a node that was answered for the first time; with the last, tells so and begins to count anew."""
+        self.arrived += 1
+        if self.arrived == of_all:
+            everything = [seconds for of_kind in self.seconds.values() for seconds in of_kind]
+            print(json.dumps({"arrival_p99": quantiles(everything, n=100)[98]}), flush=True)
+            self.seconds.clear()
 
     def note(self, kind: str, seconds: float) -> None:
         """Counts one answered request."""
@@ -56,16 +70,20 @@ class Worker:
         self._busy: set[int] = set()
         self._jobs: set[asyncio.Task[None]] = set()
 
-    async def live(self) -> None:
-        """Beats and works until it is cancelled."""
-        await asyncio.sleep(random.random() * ARRIVING_SECONDS)
+    async def live(self, after: float) -> None:
+        """Beats and works, ``after`` so many seconds, until it is cancelled."""
+        await asyncio.sleep(after)
         await asyncio.gather(self._beating(), self._working())
 
     async def _beating(self) -> None:
-        beat = api.Heartbeat(node=self._node, version=0, offer=api.Offer()).model_dump_json().encode()
+        first = True
         while True:
-            answer = await self._ask("heartbeat", "POST", "/heartbeats", beat)
+            beat = api.Heartbeat(node=self._node, version=self._heard.version, offer=api.Offer())
+            answer = await self._ask("heartbeat", "POST", "/heartbeats", beat.model_dump_json().encode())
             if answer is not None:
+                if first:
+                    self._heard.arrives(self._plan.workers)
+                first = False
                 reply = api.HeartbeatReply.model_validate_json(answer)
                 self._beat_seconds = reply.heartbeat_seconds or self._beat_seconds
                 self._wait_seconds = int(reply.wait_seconds or self._wait_seconds)
@@ -79,6 +97,7 @@ class Worker:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             for each in api.Assignments.model_validate_json(answer).rounds:
+                self._heard.version = max(self._heard.version, each.policy_version)
                 if each.round not in self._busy:
                     self._busy.add(each.round)
                     job = asyncio.create_task(self._work(each))
@@ -89,7 +108,7 @@ class Worker:
 
     async def _work(self, given: api.Assignment) -> None:
         await asyncio.sleep(self._plan.seconds(given.round, self._node, given.deadline - time.time()))
-        leaves = [Leaf(job, 1_000, await self._upload(given.round, job)) for job in given.jobs]
+        leaves = [Leaf(job, 1_000, await self._upload(given, job)) for job in given.jobs]
         packed, uri = pack_leaves(leaves), f"{self._plan.url}/artifacts/"
         place = (self._plan.chain_id, self._plan.rounds, given.round, self._node, given.beacon, packed, uri)
         signature = self._key.sign_typed(auth.submission(*place))
@@ -98,12 +117,12 @@ class Worker:
         ).model_dump_json()
         while await self._ask("submission", "POST", f"/rounds/{given.round}/submissions", body.encode()) is None:
             await asyncio.sleep(RETRY_SECONDS)
-        self._heard.handed_in += len(leaves)
         self._busy.discard(given.round)
 
-    async def _upload(self, round_: int, job: int) -> bytes:
+    async def _upload(self, given: api.Assignment, job: int) -> bytes:
+        round_, root = given.round, root_of(given.policy_version)
         made = self._plan.artifacts[(round_ + job) % len(self._plan.artifacts)]
-        data = rollout.encode(replace(made, round=round_, job=job, node=self._node, manifest_root=self._plan.root))
+        data = rollout.encode(replace(made, round=round_, job=job, node=self._node, manifest_root=root))
         path = f"/rounds/{round_}/jobs/{job}/artifact"
         while (answer := await self._ask("upload", "PUT", path, data)) is None:
             await asyncio.sleep(RETRY_SECONDS)
@@ -138,10 +157,10 @@ class Plan:
     chain_id: int
     rounds: str
     run: int
-    root: bytes
     artifacts: Sequence[Artifact]
     shortest: float
     longest: float
+    workers: int
 
     def seconds(self, round_: int, node: int, left: float) -> float:
         """Seconds that a node works at a round: spread evenly, and well before the deadline."""
@@ -154,7 +173,8 @@ async def play(given: dict[str, Any]) -> Heard:
     folder = Path(given["artifacts"])
     artifacts = [rollout.decode(file.read_bytes()) for file in sorted(folder.iterdir())]
     names = ("url", "chain_id", "rounds", "run", "shortest", "longest")
-    plan = Plan(artifacts=artifacts, root=ROOT, **{name: given[name] for name in names})
+    place = {name: given[name] for name in names}
+    plan = Plan(artifacts=artifacts, workers=len(given["workers"]), **place)
     heard, trust = Heard(), ssl.create_default_context()
     async with AsyncExitStack() as stack:
 
@@ -165,7 +185,7 @@ async def play(given: dict[str, Any]) -> Heard:
 
         keys = [(node, Wallet("key", bytes.fromhex(key))) for node, key in given["workers"]]
         workers = [Worker(node, key, plan, await client(), heard) for node, key in keys]
-        living = [asyncio.create_task(each.live()) for each in workers]
+        living = [asyncio.create_task(each.live(nth * ARRIVING_SECONDS)) for nth, each in enumerate(workers)]
         await asyncio.to_thread(sys.stdin.readline)
         for each in living:
             each.cancel()
@@ -180,4 +200,4 @@ if __name__ == "__main__":
     told = json.loads(sys.stdin.readline())
     allow_files(4 * len(told["workers"]) + 100)
     found = asyncio.run(play(told))
-    print(json.dumps({"seconds": found.seconds, "refused": found.refused, "handed_in": found.handed_in}))
+    print(json.dumps({"seconds": found.seconds, "refused": found.refused}))
