@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, tuple_
 from sqlmodel import Session, col, delete, select
-from starlette.concurrency import run_in_threadpool
 
+from coordinator.api.group_commit import GroupCommit
 from coordinator.api.refusals import Refused, conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
@@ -38,9 +37,6 @@ class Admission:
     body: bytes
 
 
-MOST_AT_ONCE = 64
-"""Most nonces that are committed in one transaction."""
-
 FORGET_SECONDS = 5
 """Shortest time between deletions of expired nonces."""
 
@@ -57,8 +53,8 @@ class Gate:
     """Admits requests to one of the ``audiences``, the runs driven here, signed by a registered node's key, each once.
 
     Bodies are not needed for it. The nonce is committed before the request takes effect and kept past its deadline, so
-    replays are refused across restarts too. A request whose nonce cannot be committed is refused. Those that come while
-    others are being committed are committed together: a thousand nodes may come at once. Used from one event loop.
+    replays are refused across restarts too. A request whose nonce cannot be committed is refused. Nonces are committed
+    in groups: a thousand nodes may come at once. Used from one event loop.
     """
 
     def __init__(self, store: Store, audiences: Sequence[Audience]) -> None:
@@ -66,8 +62,7 @@ class Gate:
         self._audiences = {str(audience.run): audience for audience in audiences}
         self._known: set[str] = set()
         self._forget_at = 0
-        self._waiting: list[tuple[SignedRequest, asyncio.Future[_Node | Refused]]] = []
-        self._committing: asyncio.Task[None] | None = None
+        self._nonces = GroupCommit(self._use)
 
     def is_known(self, headers: Mapping[str, str]) -> bool:
         """Returns whether the request names a node key seen before, so that ``check_known`` can be skipped."""
@@ -97,32 +92,14 @@ class Gate:
         with refusing(unsigned):
             audience = self._audience_of(headers)
             signed = recover_request(headers, audience, method, path, now)
-        answer: asyncio.Future[_Node | Refused] = asyncio.get_running_loop().create_future()
-        self._waiting.append((signed, answer))
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit())
-        node = await answer
+        node = await self._nonces.add(signed)
         if isinstance(node, Refused):
             raise node
         return Admission(Caller(*node, audience.run), signed.body)
 
-    async def _commit(self) -> None:
-        """Uses the nonces of all that wait, a transaction after the other."""
-        while self._waiting:
-            batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-            try:
-                nodes = await run_in_threadpool(self._use, [signed for signed, _ in batch], int(time.time()))
-            except Exception as error:
-                for _, answer in batch:
-                    if not answer.done():
-                        answer.set_exception(error)
-                continue
-            for (_, answer), node in zip(batch, nodes, strict=True):
-                if not answer.done():  # a request may have been given up
-                    answer.set_result(node)
-
-    def _use(self, batch: Sequence[SignedRequest], now: int) -> list[_Node | Refused]:
+    def _use(self, batch: Sequence[SignedRequest]) -> list[_Node | Refused]:
         """Commits the nonces, and returns for each request its node, or why it is refused; raises ``Unavailable``."""
+        now = int(time.time())
         with self._store.writing() as session:
             answers = {id(each): _use(session, each) for each in sorted(batch, key=_place)}
             if now >= self._forget_at:

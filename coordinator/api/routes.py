@@ -77,7 +77,7 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
     caller, heartbeat = await _signed(request, api.Heartbeat)
     if heartbeat.node != caller.node:
         raise forbidden(f"wrong signer: expected node {heartbeat.node} of the heartbeat, not node {caller.node}")
-    return await run_in_threadpool(_service(request).heartbeat, caller.run, heartbeat)
+    return await _service(request).heartbeat(caller.run, heartbeat)
 
 
 @router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -17,6 +17,7 @@ from coordinator.api.artifacts import ArtifactIntake
 from coordinator.api.assignments import assignments
 from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
+from coordinator.api.group_commit import GroupCommit
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
 from coordinator.api.refusals import forbidden, missing
@@ -52,7 +53,7 @@ _Made = TypeVar("_Made")
 
 
 class CoordinatorService:
-    """Answers the routes. Methods block, so routes call them in threads."""
+    """Answers the routes. Methods that are not coroutines block, so routes call them in threads."""
 
     def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment, signer: Signer) -> None:
         """``signer`` signs the receipts that this coordinator gives as a store."""
@@ -64,6 +65,7 @@ class CoordinatorService:
         self.notifier = Notifier(settings.redis_url, settings.runs[0])
         blobs = KeptBlobs.open(settings)
         self.gate = Gate(store, [Audience(deployment.chain_id, deployment.rounds, run) for run in settings.runs])
+        self._heartbeats = GroupCommit(self._hear)
         self.bodies = Bodies(settings.state_dir / "incoming")
         self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
         self._store_threads = CapacityLimiter(STORE_THREADS)
@@ -142,29 +144,37 @@ class CoordinatorService:
             raise missing(f"no rules with the hash 0x{rules_hash.hex()} are stored here")
         return rules.body
 
-    def heartbeat(self, run: int, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
+    async def heartbeat(self, run: int, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Renews the node's lease in the run, stores the heartbeat, and returns the node's state."""
-        now, leases, offer = time.time(), self._leases[run], heartbeat.offer
-        nodes = leases.count()
-        leases.grant(heartbeat.node, now + lease_of(self.settings.lease_seconds, nodes) if heartbeat.available else now)
-        row = HeartbeatRow(
-            node=heartbeat.node,
-            version=-1 if heartbeat.version is None else heartbeat.version,
-            available=heartbeat.available,
-            hardware=heartbeat.hardware.model_dump_json(),
-            heard_at=now,
-        )
+        return await self._heartbeats.add((run, heartbeat))
+
+    def _hear(self, heartbeats: Sequence[tuple[int, api.Heartbeat]]) -> list[api.HeartbeatReply]:
+        """Takes in heartbeats, each of a run, and returns the reply to each."""
+        now = time.time()
+        nodes = {run: self._leases[run].count() for run in {run for run, _ in heartbeats}}
+        for run, heartbeat in heartbeats:
+            lease = lease_of(self.settings.lease_seconds, nodes[run]) if heartbeat.available else 0.0
+            self._leases[run].grant(heartbeat.node, now + lease)
         with self._store.writing() as session:
-            upsert(session, [row])
-            if offer is None:
-                session.exec(_WITHOUT_OFFER, params={"of": row.node})
-            else:
-                upsert(session, [OfferRow(node=row.node, offer=offer.model_dump_json())])
-            if heartbeat.available:
-                reply = status.heartbeat_reply(session, run, row, offer, self._limits, now)
-            else:
-                reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
-        if offer is None:  # earlier versions make no offers, and refuse an answer with more than they know
+            # Two processes in different orders would wait for one another's rows.
+            for _, heartbeat in sorted(heartbeats, key=lambda each: each[1].node):
+                upsert(session, [_row_of(heartbeat, now)])
+                if heartbeat.offer is None:
+                    session.exec(_WITHOUT_OFFER, params={"of": heartbeat.node})
+                else:
+                    upsert(session, [OfferRow(node=heartbeat.node, offer=heartbeat.offer.model_dump_json())])
+        with self._store.reading() as session:
+            return [self._reply(session, run, heartbeat, nodes[run], now) for run, heartbeat in heartbeats]
+
+    def _reply(
+        self, session: Session, run: int, heartbeat: api.Heartbeat, nodes: int, now: float
+    ) -> api.HeartbeatReply:
+        if heartbeat.available:
+            row = _row_of(heartbeat, now)
+            reply = status.heartbeat_reply(session, run, row, heartbeat.offer, self._limits, now)
+        else:
+            reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
+        if heartbeat.offer is None:  # earlier versions make none, and refuse an answer with more than they know
             return reply
         told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
         return reply.model_copy(update=told)
@@ -196,3 +206,13 @@ class CoordinatorService:
             return self._leases[run].held(now)
         except Unavailable:
             return frozenset()
+
+
+def _row_of(heartbeat: api.Heartbeat, now: float) -> HeartbeatRow:
+    return HeartbeatRow(
+        node=heartbeat.node,
+        version=-1 if heartbeat.version is None else heartbeat.version,
+        available=heartbeat.available,
+        hardware=heartbeat.hardware.model_dump_json(),
+        heard_at=now,
+    )

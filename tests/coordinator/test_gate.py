@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlmodel import select
 
-from coordinator.api.gate import MOST_AT_ONCE, Admission, Gate, forget_nonces
+from coordinator.api.gate import Admission, Gate, forget_nonces
+from coordinator.api.group_commit import MOST_AT_ONCE
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.structs import Role
