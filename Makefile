@@ -5,8 +5,7 @@ SEED   ?= 1
 MODEL  ?=
 ENGINE ?=
 BIN    := .venv/bin
-# Modules are compiled when they are first imported: most of what the packages hold never is.
-PIP     = $(BIN)/pip install -q --no-compile
+PIP     = $(BIN)/pip install -q
 # The reference that proofs are compared with, built against one version of torch.
 TOPLOC := .venv/.toploc-0.1.6-torch-$(shell sed -n 's/^torch==//p' deploy/constraints.txt)
 EXPLORER := ledger/explorer/static/built/.stamp
