@@ -39,6 +39,8 @@ def urls(swarm: Swarm, settings: CoordinatorSettings) -> Iterator[list[str]]:
             store, deployment = Store(settings.database), swarm.chain.deployment
             app = create_app(CoordinatorService(settings, store, deployment, swarm.coordinator))
             made.append(stack.enter_context(serving(app)))
+            # Routes are made at the first request, which two threads of one process cannot do at once.
+            httpx.get(made[-1] + "/health", trust_env=False).raise_for_status()
         swarm.url = made[0]
         yield made
 
