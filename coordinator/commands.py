@@ -56,12 +56,15 @@ def drive(env_file: EnvFile = None) -> None:
     """Mirrors the chain, opens rounds, relays submissions, drives rounds to their end."""
     from coordinator.driver.wiring import build
     from coordinator.settings import CoordinatorSettings
+    from protocol.garbage import collect_rarely
     from protocol.node import telemetry
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator-driver", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port, settings.metrics_host, settings.state_dir)
-    raise typer.Exit(build(settings).run())
+    daemon = build(settings)
+    collect_rarely()
+    raise typer.Exit(daemon.run())
 
 
 @app.command()

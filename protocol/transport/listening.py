@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol.errors import Misconfigured
+from protocol.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -43,6 +44,10 @@ def run_server(
     )
 
     class EndingServer(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            collect_rarely()
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             ending()
             await super().shutdown(sockets)
