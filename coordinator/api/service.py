@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from coordinator.blobs import KeptBlobs
 from coordinator.driver.control import ban_of, ban_sentence
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.rhythm import heartbeat_seconds, lease_of, wait_of
+from coordinator.driver.rhythm import lease_of, next_heartbeat, wait_of
 from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store, upsert
@@ -47,7 +48,7 @@ STORE_THREADS = 16
 """Most threads that wait for the store of artifacts, apart from those of ``storing``: a store that hangs must not take
 the threads in which heartbeats are answered."""
 
-_WITHOUT_OFFER = delete(OfferRow).where(col(OfferRow.node) == bindparam("of"))
+_WITHOUT_OFFER = delete(OfferRow).where(col(OfferRow.node).in_(bindparam("nodes", expanding=True)))
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
@@ -156,13 +157,12 @@ class CoordinatorService:
             lease = lease_of(self.settings.lease_seconds, nodes[run]) if heartbeat.available else 0.0
             self._leases[run].grant(heartbeat.node, now + lease)
         with self._store.writing() as session:
-            # Two processes in different orders would wait for one another's rows.
-            for _, heartbeat in sorted(heartbeats, key=lambda each: each[1].node):
-                upsert(session, [_row_of(heartbeat, now)])
-                if heartbeat.offer is None:
-                    session.exec(_WITHOUT_OFFER, params={"of": heartbeat.node})
-                else:
-                    upsert(session, [OfferRow(node=heartbeat.node, offer=heartbeat.offer.model_dump_json())])
+            # Sorted: two processes that write in different orders would wait for one another's rows.
+            newest = [each for _, each in sorted({each.node: each for _, each in heartbeats}.items())]
+            offers = [OfferRow(node=each.node, offer=each.offer.model_dump_json()) for each in newest if each.offer]
+            upsert(session, [*(_row_of(each, now) for each in newest), *offers])
+            if without := [each.node for each in newest if not each.offer]:
+                session.exec(_WITHOUT_OFFER, params={"nodes": without})
         with self._store.reading() as session:
             return [self._reply(session, run, heartbeat, nodes[run], now) for run, heartbeat in heartbeats]
 
@@ -176,7 +176,8 @@ class CoordinatorService:
             reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
         if heartbeat.offer is None:  # earlier versions make none, and refuse an answer with more than they know
             return reply
-        told = {"heartbeat_seconds": heartbeat_seconds(nodes), "wait_seconds": wait_of(nodes)}
+        lot = random.random()
+        told = {"heartbeat_seconds": next_heartbeat(nodes, lot), "wait_seconds": wait_of(nodes, lot)}
         return reply.model_copy(update=told)
 
     def _limits(self, session: Session, run: RunRow | None) -> ListingLimits | None:

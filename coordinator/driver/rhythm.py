@@ -8,6 +8,9 @@ from __future__ import annotations
 LEAST_SECONDS, MOST_SECONDS = 5.0, 30.0
 """Between two heartbeats, and longest wait of one request for work."""
 
+SPREAD = 0.2
+"""Share of a time by which the times told to nodes differ: nodes once held up together would come together for good."""
+
 MANY_NODES = 1000
 """Nodes at which the time between heartbeats is longest; below, it grows with their number."""
 
@@ -17,12 +20,20 @@ def heartbeat_seconds(nodes: int) -> float:
     return min(MOST_SECONDS, max(LEAST_SECONDS, MOST_SECONDS * nodes / MANY_NODES))
 
 
+def next_heartbeat(nodes: int, lot: float) -> float:
+    """Returns the seconds until one node's next heartbeat, by a ``lot`` from 0 to 1; on average the time above."""
+    return heartbeat_seconds(nodes) * (1 + SPREAD * (lot - 0.5))
+
+
 def lease_of(seconds: float, nodes: int) -> float:
     """Returns the seconds that a heartbeat keeps a node eligible, given those among few nodes."""
     return seconds * heartbeat_seconds(nodes) / LEAST_SECONDS
 
 
-def wait_of(nodes: int) -> float | None:
-    """Returns how long a request for work may wait, in seconds; None among few nodes, which choose themselves."""
+def wait_of(nodes: int, lot: float) -> float | None:
+    """Returns how long a node's requests for work may wait, in seconds, by a ``lot`` from 0 to 1.
+
+    None among few nodes, which choose themselves.
+    """
     seconds = heartbeat_seconds(nodes)
-    return seconds if seconds > LEAST_SECONDS else None
+    return seconds * (1 - SPREAD * lot) if seconds > LEAST_SECONDS else None

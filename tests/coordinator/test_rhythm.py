@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
+import pytest
 
 from coordinator.api.poller import MOST_WOKEN, POLL_SECONDS, Poller
-from coordinator.driver.rhythm import heartbeat_seconds, lease_of, wait_of
+from coordinator.driver.rhythm import heartbeat_seconds, lease_of, next_heartbeat, wait_of
 from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
 from coordinator.tables import ListingRow
@@ -28,7 +29,13 @@ def test_a_lease_outlasts_as_many_heartbeats_whatever_their_time() -> None:
 
 
 def test_requests_for_work_wait_as_long_as_nodes_choose_until_there_are_many() -> None:
-    assert (wait_of(100), wait_of(1000)) == (None, 30)
+    assert (wait_of(100, 0), wait_of(1000, 0), wait_of(1000, 1)) == (None, 30, 24)
+
+
+def test_nodes_that_were_held_up_together_are_told_different_times() -> None:
+    told = [next_heartbeat(1000, lot / 10) for lot in range(11)]
+    assert len(set(told)) == 11
+    assert (min(told), max(told), sum(told) / 11) == pytest.approx((27, 33, 30))
 
 
 def test_a_new_round_wakes_the_nodes_that_it_lists_and_no_other(tmp_path: Path) -> None:
