@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, tuple_
@@ -46,7 +46,7 @@ SKEW_SECONDS = 60
 _Node = tuple[int, Role, str]
 """Number, role and key of a node."""
 
-_BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bindparam("key"))
+_BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(col(NodeRow.key).in_(bindparam("keys", expanding=True)))
 
 
 class Gate:
@@ -70,11 +70,12 @@ class Gate:
 
     def check_known(self, headers: Mapping[str, str]) -> None:
         """Refuses an unknown address by reading only. Raises ``Refused``; the signature is not checked here."""
+        key = headers.get(HEADER_ADDRESS.lower(), "")
         with self._store.reading() as session:
-            found = _node_of(session, headers.get(HEADER_ADDRESS.lower(), ""))
-        if isinstance(found, Refused):
-            raise found
-        self._known.add(found[2])
+            found = _nodes_by_key(session, [key])
+        if key not in found:
+            raise _unknown(key)
+        self._known.add(key)
 
     async def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
         """Returns the node that signed the request, and its body's hash.
@@ -101,11 +102,11 @@ class Gate:
         """Commits the nonces, and returns for each request its node, or why it is refused; raises ``Unavailable``."""
         now = int(time.time())
         with self._store.writing() as session:
-            answers = {id(each): _use(session, each) for each in sorted(batch, key=_place)}
+            answers = _use(session, batch)
             if now >= self._forget_at:
                 forget_nonces(session, now)
                 self._forget_at = now + FORGET_SECONDS
-        return [answers[id(each)] for each in batch]
+        return answers
 
     def _audience_of(self, headers: Mapping[str, str]) -> Audience:
         """Returns the audience that the request names; raises ``Rejected`` for one of another coordinator."""
@@ -119,29 +120,39 @@ class Gate:
         return self._audiences.get(named, first)
 
 
-def _place(signed: SignedRequest) -> tuple[str, int]:
-    """Order in which nonces are inserted: two processes in different orders would wait for one another's rows."""
-    return signed.address, signed.nonce
+def _use(session: Session, batch: Sequence[SignedRequest]) -> list[_Node | Refused]:
+    nodes = _nodes_by_key(session, {each.address for each in batch})
+    # Sorted: two processes that insert in different orders would wait for one another's rows.
+    used = sorted((each.address, f"{each.nonce:x}", each.deadline) for each in batch if each.address in nodes)
+    fresh: set[tuple[str, str]] = set()
+    if used:
+        statement = inserting_new(session.get_bind().dialect, NonceRow.__table__)  # type: ignore[attr-defined]
+        rows = [dict(zip(("address", "nonce", "deadline"), each, strict=True)) for each in used]
+        returning = statement.returning(NonceRow.address, NonceRow.nonce)
+        fresh = {(row.address, row.nonce) for row in session.connection().execute(returning, rows)}
+    answers: list[_Node | Refused] = []
+    for each in batch:
+        place = (each.address, f"{each.nonce:x}")
+        if each.address not in nodes:
+            answers.append(_unknown(each.address))
+        elif place in fresh:
+            fresh.remove(place)  # the same nonce twice in one batch
+            answers.append(nodes[each.address])
+        else:
+            answers.append(conflicting("nonce already used: sign each request with a new nonce"))
+    return answers
 
 
-def _use(session: Session, signed: SignedRequest) -> _Node | Refused:
-    node = _node_of(session, signed.address)
-    if isinstance(node, Refused):
-        return node
-    used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
-    statement = inserting_new(session.get_bind().dialect, NonceRow.__table__)  # type: ignore[attr-defined]
-    fresh = session.connection().execute(statement, used).rowcount
-    return node if fresh else conflicting("nonce already used: sign each request with a new nonce")
-
-
-def _node_of(session: Session, key: str) -> _Node | Refused:
+def _nodes_by_key(session: Session, keys: Collection[str]) -> dict[str, _Node]:
     # Select columns: building row objects took half of the time of an admission.
-    node = session.connection().execute(_BY_KEY, {"key": key}).first()
-    if node is None:
-        return unsigned(
-            f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
-        )
-    return node.id, Role(node.role), node.key
+    found = session.connection().execute(_BY_KEY, {"keys": list(keys)})
+    return {node.key: (node.id, Role(node.role), node.key) for node in found}
+
+
+def _unknown(key: str) -> Refused:
+    return unsigned(
+        f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
+    )
 
 
 def forget_nonces(session: Session, now: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlmodel import Session, select
+from sqlmodel import Session, bindparam, select
 
 from coordinator.tables import BanRow, HoldRow, NodeRow
 from protocol.chain.structs import Role
@@ -19,6 +19,8 @@ from protocol.errors import Misconfigured
 from protocol.times import clock
 
 PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
+
+_BANNED = select(BanRow.run).where(BanRow.run == bindparam("run"), BanRow.node == bindparam("node"))
 
 MOST_REASON = 200
 """Longest reason of a hold or a ban, in characters."""
@@ -83,6 +85,8 @@ def lift(session: Session, run: int, node: int) -> bool:
 
 def ban_of(session: Session, run: int, node: int, now: float) -> BanRow | None:
     """Returns the node's ban in force at ``now`` (unix seconds), or None."""
+    if session.connection().execute(_BANNED, {"run": run, "node": node}).first() is None:  # nearly always, and cheaper
+        return None
     found = session.get(BanRow, (run, node))
     return found if found is not None and in_force(found, now) else None
 
