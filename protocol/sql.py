@@ -27,6 +27,10 @@ itself counts.
 """
 
 
+KEPT_CONNECTIONS = 40
+"""Connections to SQLite that are kept, one for each thread of a server: to open one costs more than a short query."""
+
+
 def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine:
     """Returns the engine of a database.
 
@@ -53,7 +57,8 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    engine = create_engine(url, connect_args={"timeout": busy_seconds, "check_same_thread": False})
+    how: dict[str, Any] = {"timeout": busy_seconds, "check_same_thread": False}
+    engine = create_engine(url, connect_args=how, pool_size=KEPT_CONNECTIONS)
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
