@@ -17,10 +17,10 @@ from protocol.errors import Unavailable
 POLL_SECONDS = 0.05
 """Poll interval while requests wait: much less than a block takes."""
 
-MOST_WOKEN = 2
+MOST_WOKEN = 1
 """Most nodes woken in one poll interval: those of a large round, all answered at once, would hold up everyone else.
 
-Forty a second: a part of what one process can answer on a slow core, and a thousand nodes within half a minute.
+Twenty a second: a part of what one process can answer on a slow core, and the 255 of the largest round in 13 seconds.
 """
 
 
