@@ -10,19 +10,18 @@ import asyncio
 import json
 import random
 import secrets
-import ssl
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-import httpx
+import aiohttp
 
+from protocol.garbage import collect_rarely
 from protocol.node.wallet import Wallet
 from protocol.transport.connections import allow_files
 from protocol.wire import api, auth, rollout
@@ -64,7 +63,7 @@ class Heard:
 class Worker:
     """One node of the run."""
 
-    def __init__(self, node: int, key: Wallet, plan: Plan, http: httpx.AsyncClient, heard: Heard) -> None:
+    def __init__(self, node: int, key: Wallet, plan: Plan, http: aiohttp.ClientSession, heard: Heard) -> None:
         self._node, self._key, self._plan, self._http, self._heard = node, key, plan, http, heard
         self._beat_seconds, self._wait_seconds = 5.0, 2
         self._busy: set[int] = set()
@@ -134,19 +133,20 @@ class Worker:
         headers = auth.sign_request(self._key, audience, method, path, body, *once)
         began = time.perf_counter()
         try:
-            answer = await self._http.request(method, path, content=body or None, headers=headers)
-        except httpx.TransportError as error:
+            async with self._http.request(method, self._plan.url + path, data=body or None, headers=headers) as answer:
+                content = await answer.read()
+        except aiohttp.ClientError as error:
             self._heard.refused[f"{kind}: {type(error).__name__}"] += 1
             return None
         took = time.perf_counter() - began
-        if answer.status_code != 200:
-            self._heard.refused[f"{kind}: {answer.status_code} {answer.text[:120]}"] += 1
+        if answer.status != 200:
+            self._heard.refused[f"{kind}: {answer.status} {content[:120].decode()}"] += 1
             return None
         if not waits:
             self._heard.note(kind, took)
         elif took > waits:  # one that ends before has waited for a round, for nobody knows how long
             self._heard.note(kind, took - waits)
-        return answer.content
+        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +175,13 @@ async def play(given: dict[str, Any]) -> Heard:
     names = ("url", "chain_id", "rounds", "run", "shortest", "longest")
     place = {name: given[name] for name in names}
     plan = Plan(artifacts=artifacts, workers=len(given["workers"]), **place)
-    heard, trust = Heard(), ssl.create_default_context()
-    async with AsyncExitStack() as stack:
-
-        def client() -> Awaitable[httpx.AsyncClient]:
-            """A worker's own: a pool looks through all of its connections for each request."""
-            own = httpx.AsyncClient(base_url=plan.url, timeout=60, trust_env=False, verify=trust)
-            return stack.enter_async_context(own)
-
+    heard = Heard()
+    # Nodes that beat every 30 s find their connections ended, so that each request opens one.
+    pool, patience = aiohttp.TCPConnector(limit=0, force_close=True), aiohttp.ClientTimeout(60)
+    async with aiohttp.ClientSession(connector=pool, timeout=patience) as http:
         keys = [(node, Wallet("key", bytes.fromhex(key))) for node, key in given["workers"]]
-        workers = [Worker(node, key, plan, await client(), heard) for node, key in keys]
+        workers = [Worker(node, key, plan, http, heard) for node, key in keys]
+        collect_rarely()
         living = [asyncio.create_task(each.live(nth * ARRIVING_SECONDS)) for nth, each in enumerate(workers)]
         await asyncio.to_thread(sys.stdin.readline)
         for each in living:
