@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-RARELY = 100
+RARELY = 300
 """Collections of the second generation between two of all three."""
 
 

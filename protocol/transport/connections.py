@@ -77,6 +77,8 @@ class BoundedConnection(H11Protocol):
         self._cancel_head()
         self._cancel_take()
         super().connection_lost(exc)
+        # The wrapped application refers to this connection: what is in no cycle is freed without the collector.
+        self.app = self.config.loaded_app
 
     def data_received(self, data: bytes) -> None:
         """Parses what arrived; an application that has not asked for the body holds up the rest of it."""
