@@ -6,6 +6,7 @@ it does is reverted afterwards. anvil comes from ``ASSIZE_ANVIL``, ``contracts/n
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import secrets
@@ -42,6 +43,7 @@ from protocol.node.wallet import Wallet
 from protocol.transport.connections import BoundedConnection
 from protocol.transport.listening import listen
 
+gc.disable()  # until all tests are collected
 os.environ["ASSIZE_PROFILE"] = ""  # a profile that a person has in the repository's folder is none of a test's
 
 ROOT = Path(__file__).parents[1]
@@ -131,6 +133,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest file first; the order is otherwise that of the folders."""
     items.sort(key=lambda item: item.path != ROOT / FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the collector of garbage from the modules of all tests, which it would look through for each of them."""
+    gc.freeze()
+    gc.enable()
 
 
 class Anvil:
