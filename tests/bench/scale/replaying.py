@@ -135,7 +135,7 @@ class Worker:
         try:
             async with self._http.request(method, self._plan.url + path, data=body or None, headers=headers) as answer:
                 content = await answer.read()
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             self._heard.refused[f"{kind}: {type(error).__name__}"] += 1
             return None
         took = time.perf_counter() - began
