@@ -13,7 +13,7 @@ from protocol.chain.structs import State
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import jobs_of
 
-# Rows of columns: every node asks several times a minute, and building objects took half of the time.
+# Columns, not objects: every node asks several times a minute.
 _OPEN = (
     select(*RoundRow.__table__.columns)  # type: ignore[attr-defined]
     .where(
