@@ -128,6 +128,18 @@ def test_the_second_signature_that_anyone_can_make_from_a_first_is_rejected(sign
             auth.recover(message, other)
 
 
+WORDS = st.integers(min_value=0, max_value=2**256 - 1)
+AUDIENCES = st.builds(
+    auth.Audience, WORDS, st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex()), WORDS
+)
+
+
+@given(AUDIENCES, st.text(max_size=8), st.text(max_size=80), st.binary(min_size=32, max_size=32), WORDS, WORDS)
+def test_the_short_way_to_a_requests_digest_gives_the_one_that_wallets_sign(audience, method, path, body, nonce, until):
+    sent = (audience, method, path, body, nonce, until)
+    assert auth.request_digest(*sent) == auth.digest(auth.request(*sent))
+
+
 @given(st.binary(min_size=65, max_size=65) | st.binary(max_size=70))
 def test_any_bytes_are_rejected_or_belong_to_some_key(signature):
     try:
