@@ -234,7 +234,7 @@ contracts-slither: .venv/audit/.stamp contracts/node_modules/.stamp
 	@contracts/slither
 
 # A stale copy of an earlier build would go into the wheel.
-wheel: .venv/.localnet $(EXPLORER)
+wheel: .venv/.test $(EXPLORER)
 	@rm -rf build dist
 	@$(BIN)/pip wheel -q --no-deps -w dist .
 	@$(BIN)/python -m tests.images.wheel
