@@ -15,12 +15,13 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
 import httpx
 import structlog
+from prometheus_client import Gauge
 from sqlmodel import Session, col, delete, func, select, update
 
 from coordinator.settings import CoordinatorSettings, HookKind, WebhookSettings
@@ -40,6 +41,12 @@ from protocol.node.notices.notice import NoticeFigures
 from protocol.transport.http import reaching
 
 log = structlog.get_logger()
+
+WAITING = Gauge("assize_coordinator_webhook_waiting", "Events that a webhook has not taken yet", ["number", "webhook"])
+FAILURES = Gauge("assize_coordinator_webhook_failures", "Failures of a webhook in a row", ["number", "webhook"])
+DROPPED = Gauge(
+    "assize_coordinator_webhook_dropped", "Events dropped as more than most_kept waited", ["number", "webhook"]
+)
 
 IDLE_SECONDS = 1.0
 """Pause of a webhook that has nothing to send."""
@@ -227,7 +234,11 @@ class HookSender:
                 pause = IDLE_SECONDS * 5
 
     def _look_if_driving(self) -> float:
-        return self.look() if self._driving() else IDLE_SECONDS
+        if not self._driving():
+            hide_hooks()
+            return IDLE_SECONDS
+        show_hooks(self._store, self._settings.webhooks)
+        return self.look()
 
     def look(self) -> float:
         """Notes whether an escrow is low in the newest final block; returns the pause until the next look."""
@@ -252,6 +263,22 @@ class HookSender:
                 self._outbox.condition(session, key, event, notice is not None)
 
 
+def show_hooks(store: Store, webhooks: Sequence[WebhookSettings]) -> None:
+    """Shows how deliveries go, to those who watch this process. Raises ``Unavailable``."""
+    with store.reading() as session:
+        for number, each in enumerate(webhooks, 1):
+            hook, labels = session.get(HookRow, each.id), (str(number), each.shown)
+            WAITING.labels(*labels).set(_waiting(session, each))
+            FAILURES.labels(*labels).set(hook.failures if hook else 0)
+            DROPPED.labels(*labels).set(hook.dropped if hook else 0)
+
+
+def hide_hooks() -> None:
+    """Shows no webhook any more: another process drives, and what was shown here grows old."""
+    for gauge in (WAITING, FAILURES, DROPPED):
+        gauge.clear()
+
+
 def hook_rows(session: Session, settings: CoordinatorSettings) -> list[dict[str, object]]:
     """Returns the state of each webhook, for a table or JSON."""
     return [_hook_row(session, each) for each in settings.webhooks]
@@ -259,12 +286,16 @@ def hook_rows(session: Session, settings: CoordinatorSettings) -> list[dict[str,
 
 def _hook_row(session: Session, webhook: WebhookSettings) -> dict[str, object]:
     hook = session.get(HookRow, webhook.id)
-    waiting = session.exec(select(func.count()).where(HookDeliveryRow.hook == webhook.id)).one()
+    waiting = _waiting(session, webhook)
     if hook is None:
         return {"webhook": webhook.shown, "state": "new: the driver has not been started with it", "waiting": waiting}
     state = "ended" if hook.ended else f"failing, {hook.failures} times in a row" if hook.failures else "ok"
     row: dict[str, object] = {"webhook": webhook.shown, "state": state, "waiting": waiting}
     return row | {"delivered": hook.delivered, "dropped": hook.dropped, "last": hook.said}
+
+
+def _waiting(session: Session, webhook: WebhookSettings) -> int:
+    return session.exec(select(func.count()).where(HookDeliveryRow.hook == webhook.id)).one()
 
 
 def try_webhook(store: Store, webhook: WebhookSettings) -> str:

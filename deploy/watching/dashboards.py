@@ -79,6 +79,8 @@ DASHBOARDS: dict[str, tuple[Panel, ...]] = {
             uploads="60 * rate(assize_coordinator_uploads_total[5m])",
             claims="60 * rate(assize_coordinator_claims_total[5m])",
         ),
+        _panel("Events that webhooks have not taken", waiting="assize_coordinator_webhook_waiting"),
+        _panel("Failures of webhooks in a row", failures="assize_coordinator_webhook_failures"),
         _panel("Uploaded", "Bps", bytes="rate(assize_coordinator_uploaded_bytes_total[5m])"),
         *HTTP,
         *SENDING,

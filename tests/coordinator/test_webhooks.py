@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from sqlmodel import select
 from typer.testing import CliRunner
 
@@ -27,7 +28,7 @@ from coordinator.store import Store
 from coordinator.tables import HookDeliveryRow, HookEventRow, HookRow
 from coordinator.webhooks.events import HookEvent
 from coordinator.webhooks.outbox import HookOutbox
-from coordinator.webhooks.sender import HookDelivery
+from coordinator.webhooks.sender import HookDelivery, hide_hooks, show_hooks
 from deploy.localnet.processes import free_port
 from protocol.errors import Misconfigured
 from protocol.node.profile import Profile
@@ -113,6 +114,11 @@ def waiting(store: Store) -> list[int]:
         return sorted(row.event for row in session.exec(select(HookDeliveryRow)))
 
 
+def shown(figure: str, port: int) -> float | None:
+    labels = {"number": "1", "webhook": f"127.0.0.1:{port}"}
+    return REGISTRY.get_sample_value(f"assize_coordinator_webhook_{figure}", labels)
+
+
 def send(store: Store, webhook: WebhookSettings, seconds: float = 10) -> None:
     """Sends until nothing waits any more."""
     with closing(HookDelivery(store, webhook)) as delivery:
@@ -190,6 +196,12 @@ def test_a_receiver_that_is_down_gets_the_newest_events_in_order_and_the_oldest_
         with closing(HookDelivery(store, webhook)) as delivery:
             for _ in range(3):
                 time.sleep(delivery.step())
+        show_hooks(store, (webhook,))
+        assert shown("waiting", port) == 3
+        assert shown("failures", port) == 3
+        assert shown("dropped", port) == 2
+        hide_hooks()
+        assert shown("waiting", port) is None
         with closing(HookReceiver(port, status=302)) as redirecting:
             with closing(HookDelivery(store, webhook)) as delivery:
                 time.sleep(0.2)
