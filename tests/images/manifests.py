@@ -77,7 +77,8 @@ def overlays() -> list[Examined]:
 def is_restricted(pod: dict[str, object]) -> bool:
     """Returns whether a pod keeps to Kubernetes' restricted standard, and writes to its volumes alone."""
     whole: dict[str, object] = pod["securityContext"]  # type: ignore[assignment]
-    each = [one["securityContext"] for one in pod["containers"]]  # type: ignore[attr-defined]
+    first, others = pod.get("initContainers", []), pod["containers"]
+    each = [one["securityContext"] for one in (*first, *others)]  # type: ignore[misc,has-type]
     return (
         whole["runAsNonRoot"] is True
         and whole["seccompProfile"] == {"type": "RuntimeDefault"}
