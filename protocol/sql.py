@@ -30,6 +30,9 @@ itself counts.
 KEPT_CONNECTIONS = 40
 """Connections to SQLite that are kept, one for each thread of a server: to open one costs more than a short query."""
 
+POSTGRESQL_CONNECTIONS = 15
+"""Connections to PostgreSQL that a process opens at most, and keeps; a server by default takes 100 of all processes."""
+
 
 def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine:
     """Returns the engine of a database.
@@ -46,7 +49,8 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
         parsed = make_url(url)
         waits = LIBPQ_WAITS if parsed.get_driver_name() in ("psycopg", "psycopg2") else {}
         unset = {name: value for name, value in waits.items() if name not in parsed.query}
-        return create_engine(parsed, pool_pre_ping=True, connect_args=unset)
+        kept: dict[str, Any] = {"pool_size": POSTGRESQL_CONNECTIONS, "max_overflow": 0}
+        return create_engine(parsed, pool_pre_ping=True, connect_args=unset, **kept)
 
     def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # transactions are begun below, not by the driver
