@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 10
 """Longest that requests under way may take once a server is told to end."""
+
+SWITCH_SECONDS = 0.0005
+"""Longest that a server's event loop waits for one of its threads that computes, by default ten times as long.
+
+It may wait so at each piece that it receives or sends, several times in each request.
+"""
 
 
 def run_server(
@@ -52,6 +59,7 @@ def run_server(
             ending()
             await super().shutdown(sockets)
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     EndingServer(config).run(sockets=[listener])
 
 
