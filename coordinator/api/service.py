@@ -22,6 +22,7 @@ from coordinator.api.group_commit import GroupCommit
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
 from coordinator.api.refusals import forbidden, missing
+from coordinator.api.status import RunNow
 from coordinator.api.uploads import Uploads
 from coordinator.blobs import KeptBlobs
 from coordinator.driver.control import ban_of, ban_sentence
@@ -153,25 +154,36 @@ class CoordinatorService:
         """Takes in heartbeats, each of a run, and returns the reply to each."""
         now = time.time()
         nodes = {run: self._leases[run].count() for run in {run for run, _ in heartbeats}}
-        for run, heartbeat in heartbeats:
-            lease = lease_of(self.settings.lease_seconds, nodes[run]) if heartbeat.available else 0.0
-            self._leases[run].grant(heartbeat.node, now + lease)
+        for run, count in nodes.items():
+            lease = lease_of(self.settings.lease_seconds, count)
+            of_run = (each for named, each in heartbeats if named == run)
+            self._leases[run].grant({each.node: now + (lease if each.available else 0.0) for each in of_run})
+        rows = [_row_of(each, now) for _, each in heartbeats]
         with self._store.writing() as session:
             # Sorted: two processes that write in different orders would wait for one another's rows.
-            newest = [each for _, each in sorted({each.node: each for _, each in heartbeats}.items())]
-            offers = [OfferRow(node=each.node, offer=each.offer.model_dump_json()) for each in newest if each.offer]
-            upsert(session, [*(_row_of(each, now) for each in newest), *offers])
-            if without := [each.node for each in newest if not each.offer]:
+            newest = {row.node: (row, each.offer) for row, (_, each) in zip(rows, heartbeats, strict=True)}
+            written = [newest[node] for node in sorted(newest)]
+            offers = [OfferRow(node=row.node, offer=offer.model_dump_json()) for row, offer in written if offer]
+            upsert(session, [*(row for row, _ in written), *offers])
+            if without := [row.node for row, offer in written if not offer]:
                 session.exec(_WITHOUT_OFFER, params={"nodes": without})
         with self._store.reading() as session:
-            return [self._reply(session, run, heartbeat, nodes[run], now) for run, heartbeat in heartbeats]
+            runs = {run: status.run_now(session, run) for run in nodes}
+            return [
+                self._reply(session, runs[run], row, each, nodes[run])
+                for row, (run, each) in zip(rows, heartbeats, strict=True)
+            ]
 
     def _reply(
-        self, session: Session, run: int, heartbeat: api.Heartbeat, nodes: int, now: float
+        self,
+        session: Session,
+        of_run: RunNow | None,
+        row: HeartbeatRow,
+        heartbeat: api.Heartbeat,
+        nodes: int,
     ) -> api.HeartbeatReply:
         if heartbeat.available:
-            row = _row_of(heartbeat, now)
-            reply = status.heartbeat_reply(session, run, row, heartbeat.offer, self._limits, now)
+            reply = status.heartbeat_reply(session, of_run, row, heartbeat.offer, self._limits)
         else:
             reply = api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
         if heartbeat.offer is None:  # earlier versions make none, and refuse an answer with more than they know

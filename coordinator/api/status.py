@@ -88,24 +88,34 @@ def status(
     )
 
 
+RunNow = tuple[tables.RunRow, tables.HoldRow | None, tables.WorkPhaseRow | None]
+"""A run, the operator's hold on it, and the length of its work phases, as far as they are known."""
+
+
+def run_now(session: Session, run: int) -> RunNow | None:
+    """Returns what heartbeats of a run are answered by; None while the mirror has not read the run."""
+    found = session.exec(_RUN, params={"run": run}).first()
+    return None if found is None else (found[0], found[1], found[2])
+
+
 def heartbeat_reply(
     session: Session,
-    run_id: int,
+    of_run: RunNow | None,
     heartbeat: tables.HeartbeatRow,
     offer: Offer | None,
     limits_of: Callable[[Session, tables.RunRow], ListingLimits | None],
-    now: float,
 ) -> HeartbeatReply:
     """Returns the state of the node that sent ``heartbeat``, which need not be stored yet; says why it is not listed.
 
-    It reads of this node alone, and in two statements: every node asks several times a minute.
+    It reads of this node alone, and in one statement: every node asks several times a minute.
     """
-    of_run = session.exec(_RUN, params={"run": run_id}).first()
-    of_node = session.exec(_NODE, params={"run": run_id, "node": heartbeat.node}).first()
-    limits = None if of_run is None else limits_of(session, of_run[0])
-    if of_run is None or of_node is None or of_node[0].role != Role.WORKER or limits is None:
+    if of_run is None or (limits := limits_of(session, of_run[0])) is None:
         return HeartbeatReply(state="alive")
-    (run, held, phase), (node, member, banned) = of_run, of_node
+    (run, held, phase), now = of_run, heartbeat.heard_at
+    of_node = session.exec(_NODE, params={"run": run.id, "node": heartbeat.node}).first()
+    if of_node is None or of_node[0].role != Role.WORKER:
+        return HeartbeatReply(state="alive")
+    node, member, banned = of_node
     seen = OffChain(
         {node.id: heartbeat},
         (node.id,),

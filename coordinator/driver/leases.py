@@ -6,7 +6,7 @@ its lease several times a minute and an old lease has no use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
@@ -29,10 +29,10 @@ class Leases:
             ) from error
         self._key = f"assize:leases:{run}"
 
-    def grant(self, node: int, until: float) -> None:
-        """Grants ``node`` a lease, or extends it, until a time in unix seconds."""
+    def grant(self, until: Mapping[int, float]) -> None:
+        """Grants each node a lease, or extends it, ``until`` a time in unix seconds."""
         with answering_redis():
-            self._redis.zadd(self._key, {str(node): until})
+            self._redis.zadd(self._key, {str(node): end for node, end in until.items()})
 
     def count(self) -> int:
         """Returns the number of leases, those that ended lately included."""

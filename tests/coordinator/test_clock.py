@@ -107,7 +107,7 @@ def test_a_former_holder_neither_writes_nor_sends_and_stands_by(
     pause(first)
     take_over(database, second)
     before = swarm.anvil.mined_from(swarm.coordinator.address)
-    first._leases[swarm.run].grant(swarm.workers[0].node, 2.0**40)
+    first._leases[swarm.run].grant({swarm.workers[0].node: 2.0**40})
     with opened(database) as store, store.reading() as session:
         cursor = session.exec(select(CursorRow.position)).one()
     swarm.anvil.rpc.call("evm_mine")

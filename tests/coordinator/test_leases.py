@@ -22,31 +22,29 @@ def leases(redis_url: str) -> Iterator[Leases]:
 
 
 def test_a_lease_holds_until_it_ends_and_a_longer_one_replaces_it(leases: Leases) -> None:
-    leases.grant(1, until=10)
-    leases.grant(2, until=20)
+    leases.grant({1: 10, 2: 20})
     assert leases.held(5) == {1, 2}
     assert leases.held(10) == {2}
-    leases.grant(1, until=30)
+    leases.grant({1: 30})
     assert leases.held(25) == {1}
 
 
 def test_expiring_tells_whose_lease_ended_once(leases: Leases) -> None:
-    leases.grant(1, until=10)
-    leases.grant(2, until=20)
+    leases.grant({1: 10, 2: 20})
     assert leases.expire(15) == (1,)
     assert leases.expire(15) == ()
 
 
 def test_leases_of_runs_are_apart_and_may_be_forgotten(leases: Leases, redis_url: str) -> None:
     other = Leases(redis_url, 4)
-    other.grant(9, until=10)
-    leases.grant(1, until=10)
+    other.grant({9: 10})
+    leases.grant({1: 10})
     assert leases.held(5) == {1}
     client = redis.Redis.from_url(redis_url)
     client.flushall()
     client.close()
     assert leases.held(5) == frozenset()
-    leases.grant(1, until=10)
+    leases.grant({1: 10})
     assert leases.held(5) == {1}
     other.close()
 
