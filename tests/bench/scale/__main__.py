@@ -1,8 +1,8 @@
 """``make bench-scale``: how cost grows with the nodes of a run, at ten jobs an hour each; then one line of JSON.
 
-The coordinator's two processes and the ledger as they are started by hand, over a chain with a block a second. The
-workers are one more process that hands real artifacts in again; votes are scripted, nothing is generated or judged.
-Requests are timed by whoever made them, on the same two cores.
+The coordinator's API in two processes, its driver and the ledger as they are started by hand, over a chain with a
+block a second. The workers are one more process that hands real artifacts in again; votes are scripted, nothing is
+generated or judged. Requests are timed by whoever made them, on the same two cores.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 20, 160
 """Time that a node takes for its jobs of a round."""
 ARTIFACTS, ENOUGH_STEPS = 8, 60
 """Jobs made to be handed in again, and steps of the model that makes them."""
+API_PROCESSES = 2
+"""One for each of the two cores."""
 MOST_P99_MS, MOST_COST_GROWTH = 250, 1.3
 
 
@@ -127,7 +129,7 @@ def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Mea
     with ExitStack() as stack:
         swarm, listed = stack.enter_context(market(size, 2 * ROUND_SECONDS))
         more = {"max_rounds": rounds, "first_round_nodes": size, "jobs_per_round": jobs, "relay_wait_seconds": 30.0}
-        settings = swarm.settings(lease_seconds=15.0, **more)
+        settings = swarm.settings(lease_seconds=15.0, api_processes=API_PROCESSES, **more)
         port, api = stack.enter_context(server(settings))
         driver = stack.enter_context(_driving(settings))
         ledger = stack.enter_context(serving(swarm.anvil.url, settings.addresses, f"{swarm.directory}/ledger.sqlite"))
@@ -143,7 +145,7 @@ def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Mea
             while trading.rounds < rounds:
                 time.sleep(5)
                 for name, pid in watched.items():
-                    samples[name].append(psutil.Process(pid).memory_info().rss / 2**20)
+                    samples[name].append(sum(each.memory_info().rss for each in _family(pid)) / 2**20)
                 if trading.rounds > told:
                     told = trading.rounds
                     console.print(f"  {told} of {rounds} rounds, {trading.settled} jobs settled, {trading.lost} lost")
@@ -203,7 +205,13 @@ def _show(console: Console, found: Sequence[Measured]) -> None:
 
 
 def _processor(watched: dict[str, int]) -> dict[str, float]:
-    return {name: sum(psutil.Process(pid).cpu_times()[:2]) for name, pid in watched.items()}
+    return {name: sum(sum(each.cpu_times()[:2]) for each in _family(pid)) for name, pid in watched.items()}
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """Returns a process and those that it has forked."""
+    process = psutil.Process(pid)
+    return [process, *process.children()]
 
 
 @contextmanager
