@@ -31,22 +31,26 @@ def serve(env_file: EnvFile = None) -> None:
     from protocol.chain.reading.client import Chain
     from protocol.node import telemetry
     from protocol.transport.listening import listen, run_server
+    from protocol.transport.processes import fork_processes
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
-    telemetry.serve_metrics(settings.api_metrics_port, settings.metrics_host, settings.state_dir)
     wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     coming = coming_rules(settings)
     rules = [read_rules(file, run, checked_run(chain, run), coming) for run, file in settings.rules_files.items()]
     settings.state_dir.mkdir(parents=True, exist_ok=True)
+    number = fork_processes(settings.api_processes)
+    metrics_port = settings.api_metrics_port and settings.api_metrics_port + number
+    telemetry.serve_metrics(metrics_port, settings.metrics_host, settings.state_dir)
     store = Store(settings.database)
     keep_rules(store, *rules, *coming)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
-    structlog.get_logger().info("tables", found=store.migrated)
-    url = f"http://{settings.host}:{listener.getsockname()[1]}"
-    structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
+    if number == 0:
+        structlog.get_logger().info("tables", found=store.migrated)
+        url = f"http://{settings.host}:{listener.getsockname()[1]}"
+        structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
     run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
 
 

@@ -93,7 +93,9 @@ class CoordinatorSettings(NodeSettings):
         coming_rules: file of the rules announced for the run, served before they are in effect, if any.
         host: address at which the API listens.
         port: port at which the API listens.
-        api_metrics_port: port of the API process's metrics, beside the driver's `metrics_port`; 0 disables them.
+        api_processes: processes that answer at that port.
+        api_metrics_port: port of the API's metrics, beside the driver's `metrics_port`, and of several processes those
+            that follow it; 0 disables them.
         precheck_metrics_port: port of the metrics of the process that examines uploads; 0 disables them.
         relays: URLs of relays that serve checkpoints.
         origin: URL of the trainer, which serves them too.
@@ -126,6 +128,7 @@ class CoordinatorSettings(NodeSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
+    api_processes: int = Field(default=1, ge=1, le=64)
     api_metrics_port: int = Field(default=0, ge=0, le=65535)
     precheck_metrics_port: int = Field(default=0, ge=0, le=65535)
     relays: tuple[str, ...] = ()

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import redis
 
@@ -22,7 +24,7 @@ from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.node.wallet import Keystores
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire import api, rollout
+from protocol.wire import api, auth, rollout
 from protocol.wire.assignments import Leaf
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, Anvil, redis_server
@@ -154,9 +156,12 @@ def test_a_taken_port_ends_the_server_with_one_sentence(environment: dict[str, s
     assert f"port {anvil.port}" in done.err
 
 
-def test_the_server_ends_when_told_and_answers_who_waits(swarm: Swarm, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_the_server_ends_when_told_and_answers_who_waits(
+    swarm: Swarm, environment: dict[str, str], processes: str
+) -> None:
     port = free_port()
-    process = command(environment, "coordinator", "serve", port=str(port))
+    process = command(environment, "coordinator", "serve", port=str(port), api_processes=processes)
     until(lambda: listens(port), process)
     worker, swarm.url = swarm.workers[0], f"http://127.0.0.1:{port}"
     with driving(environment), ThreadPoolExecutor(1) as waiting:
@@ -169,6 +174,58 @@ def test_the_server_ends_when_told_and_answers_who_waits(swarm: Swarm, environme
     assert time.monotonic() - asked_at < 10
     assert process.returncode in (0, -signal.SIGTERM), said
     assert "Traceback" not in said
+
+
+@contextmanager
+def serving_in(environment: dict[str, str], processes: int) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """``assize coordinator serve`` in so many processes; it and its port."""
+    port = free_port()
+    process = command(environment, "coordinator", "serve", port=str(port), api_processes=str(processes))
+    try:
+        until(lambda: len(psutil.Process(process.pid).children()) == processes and answers(port), process)
+        yield process, port
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_SECONDS)
+
+
+def head(port: int) -> int:
+    return int(httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).json()["head"])
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False, timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_a_request_that_was_used_at_one_process_is_refused_by_all(swarm: Swarm, environment: dict[str, str]) -> None:
+    worker, path = swarm.workers[0], f"/nodes/{swarm.workers[0].node}/assignments"
+    with serving_in(environment, 3) as (process, port), driving(environment):
+        until(lambda: head(port) > 0, process)
+        audience = auth.Audience(swarm.chain.chain_id, swarm.chain.deployment.rounds, swarm.run)
+        headers = auth.sign_request(worker.key, audience, "GET", path, b"", 2**255, int(time.time()) + 100)
+
+        def ask(_: int) -> int:
+            return httpx.get(f"http://127.0.0.1:{port}{path}", headers=headers, trust_env=False).status_code
+
+        with ThreadPoolExecutor(8) as many:
+            codes = Counter(many.map(ask, range(40)))
+    assert codes == {200: 1, 409: 39}
+
+
+def test_processes_behind_one_port_end_together(environment: dict[str, str]) -> None:
+    with serving_in(environment, 2) as (process, port):
+        psutil.Process(process.pid).children()[0].kill()
+        process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 1
+        assert not listens(port)
+    with serving_in(environment, 2) as (process, port):
+        forked = psutil.Process(process.pid).children()
+        process.kill()
+        assert psutil.wait_procs(forked, timeout=PATIENCE_SECONDS)[1] == []
+        assert not listens(port)
 
 
 @pytest.mark.long
