@@ -222,9 +222,14 @@ def recover(message: TypedData, signature: bytes) -> str:
     require: otherwise a second valid signature could be made from a first without the key.
 
     Raises:
-        Rejected: The signature is not canonical, or belongs to no point of the curve.
+        Rejected: The signature is not canonical, or belongs to no point of the curve; or a value of the message is none
+            of its field's type.
     """
-    return _recover(digest(message), signature)
+    try:
+        signed = digest(message)
+    except Exception as error:  # the encoder raises its own errors
+        raise Rejected("invalid message: a value is not of its field's type") from error
+    return _recover(signed, signature)
 
 
 def _recover(signed: bytes, signature: bytes) -> str:

@@ -128,6 +128,20 @@ def test_the_second_signature_that_anyone_can_make_from_a_first_is_rejected(sign
             auth.recover(message, other)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        auth.evidence(1, CONTRACT, 1, 256, 1, bytes(32)),
+        auth.evidence(1, CONTRACT, 2**256, 1, 1, bytes(32)),
+        auth.evidence(1, "x", 1, 1, 1, bytes(32)),
+        auth.evidence(-1, CONTRACT, 1, 1, 1, bytes(32)),
+    ],
+)
+def test_a_message_with_a_value_that_its_field_cannot_hold_is_rejected(message):
+    with pytest.raises(Rejected, match="invalid message"):
+        auth.recover(message, b"\x01" * 64 + b"\x1b")
+
+
 WORDS = st.integers(min_value=0, max_value=2**256 - 1)
 AUDIENCES = st.builds(
     auth.Audience, WORDS, st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex()), WORDS
