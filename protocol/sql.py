@@ -30,8 +30,8 @@ itself counts.
 KEPT_CONNECTIONS = 40
 """Connections to SQLite that are kept, one for each thread of a server: to open one costs more than a short query."""
 
-POSTGRESQL_CONNECTIONS = 15
-"""Connections to PostgreSQL that a process opens at most, and keeps; a server by default takes 100 of all processes."""
+POSTGRESQL_KEPT, POSTGRESQL_MORE = 10, 5
+"""Connections to PostgreSQL that a process keeps, and opens beyond for a moment; a server takes 100 by default."""
 
 
 def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine:
@@ -49,7 +49,7 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
         parsed = make_url(url)
         waits = LIBPQ_WAITS if parsed.get_driver_name() in ("psycopg", "psycopg2") else {}
         unset = {name: value for name, value in waits.items() if name not in parsed.query}
-        kept: dict[str, Any] = {"pool_size": POSTGRESQL_CONNECTIONS, "max_overflow": 0}
+        kept: dict[str, Any] = {"pool_size": POSTGRESQL_KEPT, "max_overflow": POSTGRESQL_MORE}
         return create_engine(parsed, pool_pre_ping=True, connect_args=unset, **kept)
 
     def prepare(connection: Any, _record: object) -> None:
