@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 
 from coordinator.driver.wiring import DriverProcess
 from coordinator.settings import CoordinatorSettings
@@ -89,8 +90,11 @@ def running(words: list[str], port: int, core: int | None = None) -> Iterator[in
             until(lambda: _answers(client), 60, "the server to answer")
         yield process.pid
     finally:
-        process.kill()
+        forked = psutil.Process(process.pid).children()
+        for each in (process, *forked):
+            each.kill()
         process.wait()
+        psutil.wait_procs(forked)
 
 
 def _answers(client: httpx.Client) -> bool:

@@ -56,7 +56,7 @@ MOST_P99_MS, MOST_COST_GROWTH = 250, 1.3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One size: latencies in seconds by kind, memory in MiB over time and processor seconds by process.
+    """One size: latencies in seconds by kind, memory in MiB over time by process and processor seconds by role.
 
     All are those since the last node arrived, but for ``arrival_p99``, the latency in seconds before.
     """
@@ -138,14 +138,14 @@ def measure(size: int, seconds: float, artifacts: Path, console: Console) -> Mea
         assert workers.stdout is not None
         arrived = json.loads(workers.stdout.readline())
         trading, reader = Trading(swarm), Reader(ledger.http, swarm.run, [each.node for each in listed])
-        samples: dict[str, list[float]] = {name: [] for name in watched}
+        samples: dict[str, list[float]] = {}
         began, before = time.monotonic(), _processor(watched)
         with repeated(trading.step, LOOK_SECONDS), repeated(reader.ask, READ_SECONDS):
             told = 0
             while trading.rounds < rounds:
                 time.sleep(5)
-                for name, pid in watched.items():
-                    samples[name].append(sum(each.memory_info().rss for each in _family(pid)) / 2**20)
+                for each in (one for pid in watched.values() for one in _family(pid)):
+                    samples.setdefault(f"process {each.pid}", []).append(each.memory_info().rss / 2**20)
                 if trading.rounds > told:
                     told = trading.rounds
                     console.print(f"  {told} of {rounds} rounds, {trading.settled} jobs settled, {trading.lost} lost")
