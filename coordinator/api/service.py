@@ -156,8 +156,8 @@ class CoordinatorService:
         nodes = {run: self._leases[run].count() for run in {run for run, _ in heartbeats}}
         for run, count in nodes.items():
             lease = lease_of(self.settings.lease_seconds, count)
-            of_run = (each for named, each in heartbeats if named == run)
-            self._leases[run].grant({each.node: now + (lease if each.available else 0.0) for each in of_run})
+            mine = (each for named, each in heartbeats if named == run)
+            self._leases[run].grant({each.node: now + (lease if each.available else 0.0) for each in mine})
         rows = [_row_of(each, now) for _, each in heartbeats]
         with self._store.writing() as session:
             # Sorted: two processes that write in different orders would wait for one another's rows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import Session, and_, bindparam, col, func, select
 
@@ -88,14 +88,18 @@ def status(
     )
 
 
-RunNow = tuple[tables.RunRow, tables.HoldRow | None, tables.WorkPhaseRow | None]
-"""A run, the operator's hold on it, and the length of its work phases, as far as they are known."""
+class RunNow(NamedTuple):
+    """A run, the operator's hold on it, and the length of its work phases, as far as they are known."""
+
+    run: tables.RunRow
+    hold: tables.HoldRow | None
+    phase: tables.WorkPhaseRow | None
 
 
 def run_now(session: Session, run: int) -> RunNow | None:
-    """Returns what heartbeats of a run are answered by; None while the mirror has not read the run."""
+    """Returns a run as replies to heartbeats need it; None while the mirror has not read it."""
     found = session.exec(_RUN, params={"run": run}).first()
-    return None if found is None else (found[0], found[1], found[2])
+    return None if found is None else RunNow(*found)
 
 
 def heartbeat_reply(
