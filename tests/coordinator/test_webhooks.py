@@ -135,6 +135,7 @@ def test_a_round_is_told_from_opening_to_settlement_after_its_receiver_was_down(
     settings = swarm.settings(webhooks=(hook(port, secret),))
     with closing(DriverProcess(settings, swarm.coordinator)) as driver:
         driver.hooks.start(lambda: True)  # nobody listens at its port yet
+        until(lambda: shown("waiting", port) == 0, 20, "the figures")
         swarm.first_verdict(driver.tick, {0: Reason.SAMPLING_FRAUD})
         swarm.publish(1, 1, 0b1100)
         swarm.anvil.rpc.call("anvil_mine", hex(swarm.chain.deployment.finality_depth + 1))
