@@ -21,6 +21,8 @@ UPLOAD_SECONDS = 30
 @guard
 def serve(env_file: EnvFile = None) -> None:
     """Serves the HTTP API."""
+    from contextlib import closing
+
     import structlog
 
     from coordinator.api.app import create_app
@@ -41,16 +43,15 @@ def serve(env_file: EnvFile = None) -> None:
     coming = coming_rules(settings)
     rules = [read_rules(file, run, checked_run(chain, run), coming) for run, file in settings.rules_files.items()]
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    number = fork_processes(settings.api_processes)
-    metrics_port = settings.api_metrics_port and settings.api_metrics_port + number
-    telemetry.serve_metrics(metrics_port, settings.metrics_host, settings.state_dir)
-    store = Store(settings.database)
-    keep_rules(store, *rules, *coming)
-    service = CoordinatorService(settings, store, chain.deployment, wallet)
-    if number == 0:
+    with closing(Store(settings.database)) as store:
+        keep_rules(store, *rules, *coming)
         structlog.get_logger().info("tables", found=store.migrated)
-        url = f"http://{settings.host}:{listener.getsockname()[1]}"
-        structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
+    url = f"http://{settings.host}:{listener.getsockname()[1]}"
+    structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
+    number = fork_processes(settings.api_processes, listener)
+    metrics_port = settings.api_metrics_port and settings.api_metrics_port + number
+    telemetry.serve_metrics(metrics_port, settings.metrics_host, settings.state_dir, "api_metrics_port")
+    service = CoordinatorService(settings, Store(settings.database), chain.deployment, wallet)
     run_server(create_app(service), listener, UPLOAD_SECONDS, ending=service.poller.end)
 
 

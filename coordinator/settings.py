@@ -95,7 +95,7 @@ class CoordinatorSettings(NodeSettings):
         port: port at which the API listens.
         api_processes: processes that answer at that port.
         api_metrics_port: port of the API's metrics, beside the driver's `metrics_port`, and of several processes those
-            that follow it; 0 disables them.
+            after it; 0 disables them.
         precheck_metrics_port: port of the metrics of the process that examines uploads; 0 disables them.
         relays: URLs of relays that serve checkpoints.
         origin: URL of the trainer, which serves them too.
@@ -128,7 +128,7 @@ class CoordinatorSettings(NodeSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    api_processes: int = Field(default=1, ge=1, le=64)
+    api_processes: int = Field(default=1, ge=1, le=16)
     api_metrics_port: int = Field(default=0, ge=0, le=65535)
     precheck_metrics_port: int = Field(default=0, ge=0, le=65535)
     relays: tuple[str, ...] = ()
@@ -157,6 +157,16 @@ class CoordinatorSettings(NodeSettings):
         if len({each.url for each in webhooks}) < len(webhooks):
             raise ValueError("two webhooks have one URL: name all its events in one of them")
         return webhooks
+
+    @model_validator(mode="after")
+    def _with_ports(self) -> Self:
+        most = 65536 - self.api_processes
+        if self.api_metrics_port > most:
+            raise ValueError(
+                f"invalid api_metrics_port {self.api_metrics_port}: expected at most {most}, as {self.api_processes} "
+                "api_processes use the ports after it, too"
+            )
+        return self
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -44,9 +44,9 @@ HEAD = """# Metrics
 Made by `python -m deploy.watching` from the code, and checked against it by the tests. Every role serves them in
 Prometheus' format at `http://metrics_host:metrics_port/metrics`, by default not at all, and else on 127.0.0.1:
 `metrics_port` is a setting of each (`--metrics-port` of `assize relay serve` and `assize ledger serve`;
-`api_metrics_port` of `assize coordinator serve`, with `api_processes` the ports after it too, `precheck_metrics_port` of
-`precheck`, beside the driver's `metrics_port`). Not secret, but keep them off public addresses. The library adds figures of the process, `process_…`
-and `python_…`. A counter may go back to 0 when its process starts anew.
+`api_metrics_port` of `assize coordinator serve`, with `api_processes` the ports after it too, `precheck_metrics_port`
+of `precheck`, beside the driver's `metrics_port`). Not secret, but keep them off public addresses. The library adds
+figures of the process, `process_…` and `python_…`. A counter may go back to 0 when its process starts anew.
 
 """
 

@@ -97,13 +97,16 @@ def _shown(value: object) -> str:
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)
 
 
-def serve_metrics(port: int, host: str = METRICS_HOST, state_dir: Path | None = None) -> None:
+def serve_metrics(
+    port: int, host: str = METRICS_HOST, state_dir: Path | None = None, setting: str = "metrics_port"
+) -> None:
     """Serves Prometheus metrics in a thread; port 0 disables them.
 
     Args:
         port: port to listen on.
         host: address to listen on.
         state_dir: folder whose disk is watched, if any.
+        setting: name of the setting that gives the port, for the error.
 
     Raises:
         Misconfigured: the port is not available.
@@ -116,9 +119,7 @@ def serve_metrics(port: int, host: str = METRICS_HOST, state_dir: Path | None = 
     try:
         start_http_server(port, addr=host)
     except OSError as error:
-        raise Misconfigured(
-            f"cannot serve metrics on port {port} ({error.strerror}); set another metrics_port"
-        ) from error
+        raise Misconfigured(f"cannot serve metrics on port {port} ({error.strerror}); set another {setting}") from error
 
 
 def _free_bytes(folder: Path) -> float:

@@ -18,9 +18,9 @@ GRACE_SECONDS = 10
 """Longest that requests under way may take once a server is told to end."""
 
 SWITCH_SECONDS = 0.0005
-"""Longest that a server's event loop waits for one of its threads that computes, by default ten times as long.
+"""Time after which a thread that waits for the interpreter asks for it; Python's own is ten times as long.
 
-It may wait so at each piece that it receives or sends, several times in each request.
+A server's event loop waits for its threads so at each piece that it receives or sends, several times a request.
 """
 
 
