@@ -41,7 +41,6 @@ COPY = KEPT / "demo"
 """The copy of the repository, which containers see as DEMO."""
 DEMO = Path("/demo")
 MOUNTED = ("--volume", f"{COPY}:{DEMO}")
-TRAINED = COPY / ".live" / "state" / "trainer"
 STATE = "/var/lib/assize"
 USER = 10001
 ROLES = {
@@ -208,7 +207,7 @@ def try_live(images: list[Image]) -> None:
         # The trainer takes over from the network's, whose weights the relay fetches.
         roles = sorted((each for each in images if each.target in ROLES), key=lambda each: each.target == "trainer")
         # Each is a copy of its whole image, which the network would slow down.
-        containers = [stack.enter_context(container(each.target, mounts_of(each.target))) for each in roles]
+        containers = [stack.enter_context(container(each.target, MOUNTED)) for each in roles]
         with live_network(run) as layout:
             for each, of_role in zip(roles, containers, strict=True):
                 try_role(each, of_role, layout)
@@ -268,11 +267,6 @@ def stop(root: Path, up: subprocess.Popen[bytes]) -> None:
     up.wait(60)
 
 
-def mounts_of(target: str) -> tuple[str, ...]:
-    """Returns the mounts of a role's container: the trainer's goes on from the state of the network's trainer."""
-    return (*MOUNTED, "--volume", f"{TRAINED}:{STATE}") if target == "trainer" else MOUNTED
-
-
 def end_trainer() -> None:
     """Ends the network's trainer: of one run there is one at a time."""
     process = psutil.Process(json.loads((COPY / ".live" / "network.json").read_text())["services"]["trainer"]["pid"])
@@ -284,8 +278,8 @@ def try_role(image: Image, run: Container, layout: NetworkLayout) -> None:
     """Runs a role's doctor against the network, then its daemon until it is healthy, both in the role's image."""
     words, port = ROLES[image.target], free_port()
     server = image.target in ("coordinator", "relay", "ledger")
-    place = f"http://127.0.0.1:{port}" if server else STATE
     variables = {"OMP_NUM_THREADS": "1", **variables_of(image.target, layout, port)}
+    place = f"http://127.0.0.1:{port}" if server else variables.get("ASSIZE_TRAINER_STATE_DIR", STATE)
     if image.target == "trainer":
         end_trainer()
     if image.target != "relay":
@@ -296,7 +290,10 @@ def try_role(image: Image, run: Container, layout: NetworkLayout) -> None:
 
 
 def variables_of(target: str, layout: NetworkLayout, port: int) -> dict[str, str]:
-    """Returns a role's settings in the network, but for the image's own state folder, and a port of its own."""
+    """Returns a role's settings in the network, with a port of its own, and the image's state folder.
+
+    The trainer goes on from the state of the network's own: the chain is ahead of any other.
+    """
     made = json.loads((COPY / ".live" / "parties.json").read_text())
     ledger = {"ASSIZE_LEDGER_RPC_URL": layout.url("chain"), "ASSIZE_LEDGER_ADDRESSES": str(layout.addresses)}
     settings: Mapping[str, str] = {
@@ -311,7 +308,8 @@ def variables_of(target: str, layout: NetworkLayout, port: int) -> dict[str, str
     own = {f"ASSIZE_{role}_PORT": str(port)} if target in ("coordinator", "relay", "ledger") else {}
     own |= {"ASSIZE_TRAINER_ORIGIN_PORT": str(port)} if target == "trainer" else {}
     own |= {f"ASSIZE_{role}_DRAIN_SECONDS": "0"} if role in ("WORKER", "VALIDATOR") else {}
-    return {name: value for name, value in settings.items() if not name.endswith("_STATE_DIR")} | own
+    left_out = "_STATE_DIR" if target != "trainer" else ()
+    return {name: value for name, value in settings.items() if not name.endswith(left_out)} | own
 
 
 if __name__ == "__main__":
