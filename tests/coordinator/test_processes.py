@@ -162,7 +162,7 @@ def test_the_server_ends_when_told_and_answers_who_waits(
 ) -> None:
     port = free_port()
     process = command(environment, "coordinator", "serve", port=str(port), api_processes=processes)
-    until(lambda: listens(port), process)
+    until(lambda: answers(port), process)
     worker, swarm.url = swarm.workers[0], f"http://127.0.0.1:{port}"
     with driving(environment), ThreadPoolExecutor(1) as waiting:
         until(lambda: swarm.client(worker).health().head > 0, process)
