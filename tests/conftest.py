@@ -196,6 +196,12 @@ class Anvil:
                 time.sleep(0.05)
 
 
+def listens(port: int) -> bool:
+    """Whether something takes connections at a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:
     """Waits for something; fails after ``seconds``."""
     give_up = time.monotonic() + seconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api, auth, rollout
 from protocol.wire.assignments import Leaf
 from protocol.wire.reasons import Reason
-from tests.conftest import ROOT, Anvil, redis_server
+from tests.conftest import ROOT, Anvil, listens, redis_server
 from tests.coordinator.swarm import JOBS, Party, Swarm, artifact
 from tests.coordinator.test_driver import mirror_differences
 from tests.postgresql import PostgreSQL
@@ -72,11 +71,6 @@ def driving(environment: dict[str, str], ended_by: signal.Signals = signal.SIGTE
     finally:
         process.send_signal(ended_by)
         process.communicate(timeout=PATIENCE_SECONDS)
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:

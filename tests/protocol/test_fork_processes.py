@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from tests.conftest import ROOT, until
+from tests.conftest import ROOT, listens, until
 
 PATIENCE_SECONDS = 60.0
 SERVER = """
@@ -48,11 +47,6 @@ def server(*words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
             yield process, port
         finally:
             process.kill()
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_while_the_others_drain_after_the_end_of_one_nobody_takes_connections() -> None:
