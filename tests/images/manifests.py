@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -74,11 +75,11 @@ def overlays() -> list[Examined]:
     return found
 
 
-def is_restricted(pod: dict[str, object]) -> bool:
+def is_restricted(pod: dict[str, Any]) -> bool:
     """Returns whether a pod keeps to Kubernetes' restricted standard, and writes to its volumes alone."""
-    whole: dict[str, object] = pod["securityContext"]  # type: ignore[assignment]
-    first, others = pod.get("initContainers", []), pod["containers"]
-    each = [one["securityContext"] for one in (*first, *others)]  # type: ignore[misc,has-type]
+    whole: dict[str, object] = pod["securityContext"]
+    containers: list[dict[str, Any]] = [*pod["containers"], *pod.get("initContainers", [])]
+    each = [one["securityContext"] for one in containers]
     return (
         whole["runAsNonRoot"] is True
         and whole["seccompProfile"] == {"type": "RuntimeDefault"}
