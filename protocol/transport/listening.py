@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 10
 """Longest that requests under way may take once a server is told to end."""
-
-SWITCH_SECONDS = 0.0005
-"""Time after which a thread that waits for the interpreter asks for it; Python's own is ten times as long.
-
-A server's event loop waits for its threads so at each piece that it receives or sends, several times a request.
-"""
 
 
 def run_server(
@@ -59,7 +52,6 @@ def run_server(
             ending()
             await super().shutdown(sockets)
 
-    sys.setswitchinterval(SWITCH_SECONDS)
     EndingServer(config).run(sockets=[listener])
 
 
