@@ -151,16 +151,16 @@ def test_a_stuck_transaction_is_replaced_at_a_higher_fee(
 
 
 def test_fees_above_the_cap_are_not_paid(chain: Chain, wallet: Wallet, tmp_path: Path) -> None:
-    sender = Sender(chain, wallet, tmp_path / "j.sqlite", Fees(cap=2, priority=1))
+    sender = Sender(chain, wallet, tmp_path / "j.sqlite", Fees(cap=2))
     with pytest.raises(Unavailable, match="underpriced: gas costs"):
         sender.send("pay", calls.pay_native(NOBODY, 1))
     sender.close()
 
 
 def test_a_cap_in_gwei_replaces_the_default() -> None:
-    assert Fees.capped(300).bid(250 * GWEI) == 300 * GWEI
+    assert Fees.capped(300).bid(250 * GWEI, GWEI) == 300 * GWEI
     with pytest.raises(Unavailable, match="--fee-cap-gwei"):
-        Fees.capped(None).bid(250 * GWEI)
+        Fees.capped(None).bid(250 * GWEI, GWEI)
 
 
 def test_a_key_without_gas_is_told_what_it_needs(chain: Chain, tmp_path: Path) -> None:

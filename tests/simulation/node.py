@@ -15,7 +15,7 @@ from hexbytes import HexBytes
 from protocol.chain.abi import functions
 from protocol.chain.deployment import REFERENCES, Deployment
 from tests.simulation.faults import Faults, Killed
-from tests.simulation.world import Block, Payment, World
+from tests.simulation.world import GWEI, Block, Payment, World
 
 CHAIN_ID = 31337
 LAGS = (0, 0, 1, 2, 5, 70, 150)
@@ -130,6 +130,9 @@ class Endpoint(httpx.BaseTransport):
         if self.lies and found and self.faults.strikes("logs cut short"):
             found.pop()
         return found
+
+    def eth_maxPriorityFeePerGas(self, head: Block) -> str:
+        return hex(GWEI)
 
     def eth_getBalance(self, head: Block, address: str, tag: str) -> str:
         return hex(COIN)

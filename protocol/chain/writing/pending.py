@@ -111,7 +111,7 @@ class Pending:
         try:
             self.chain.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcFault as fault:
-            if not _already_there(fault):
+            if not already_there(fault):
                 raise Unavailable(f"the RPC refused the transaction: {fault.message}") from fault
         self.journal.mark(key, BROADCAST)
 
@@ -155,7 +155,7 @@ class Pending:
         for intent in pressed:  # one by one: in a batch a node may accept later nonces first
             raw = self.journal.attempts(intent.key)[-1].raw
             (answer,) = self.chain.rpc.batch([RpcRequest("eth_sendRawTransaction", ("0x" + raw.hex(),))])
-            if not isinstance(answer, RpcFault) or _already_there(answer):
+            if not isinstance(answer, RpcFault) or already_there(answer):
                 self.journal.mark(intent.key, BROADCAST)
 
     def _mined_count(self) -> int:
@@ -191,7 +191,7 @@ class Pending:
                 filler, key = pay_native(self.address, 0), f"gap/{nonce}"
                 simulation = simulate(self.chain, self.address, self.fees, filler)
                 self.journal.plan(key, filler)
-                self.sign(key, filler, nonce, simulation.gas, simulation.max_fee_per_gas, self.fees.priority)
+                self.sign(key, filler, nonce, simulation.gas, simulation.max_fee_per_gas, simulation.priority_fee)
                 self.broadcast(key)
 
     def _why_reverted(self, intent: Intent, receipt: Receipt) -> Reverted:
@@ -203,7 +203,7 @@ class Pending:
         return Reverted("", {}, "reverted: the chain moved between simulation and inclusion")
 
 
-def _already_there(fault: RpcFault) -> bool:
+def already_there(fault: RpcFault) -> bool:
     """Returns true if the node has the transaction, or the chain has passed its nonce; the receipt decides which."""
     message = fault.message.lower()
     return any(sign in message for sign in ("already known", "already imported", "nonce too low"))

@@ -28,7 +28,7 @@ from protocol.chain.writing.journal import FAILED, Intent, Journal
 from protocol.chain.writing.key_lock import lock_key
 from protocol.chain.writing.pending import Clock, Pending, TransactionSigner
 from protocol.chain.writing.progress import progress_of
-from protocol.chain.writing.receipts import Receipt
+from protocol.chain.writing.receipts import Receipt, pause_after
 from protocol.chain.writing.simulation import Simulation, simulate
 from protocol.errors import Rejected, Unavailable
 
@@ -63,7 +63,7 @@ class Sender(Account):
         signer: the key to send with.
         journal_path: the SQLite journal.
         fees: the bidding rules; None takes the defaults.
-        poll_seconds: pause between requests for a receipt.
+        poll_seconds: shortest pause between requests for a receipt; see ``pause_after``.
         wait_seconds: longest wait for a receipt before ``Unavailable``; the intent stays in the journal.
         clock: the source of time.
         resumes: whether what an earlier process left unfinished is sent again at once.
@@ -213,7 +213,7 @@ class Sender(Account):
             self._journal.drop(key)
             raise
         nonce = self._next_nonce(simulation.mined)
-        self._pending.sign(key, call, nonce, simulation.gas, simulation.max_fee_per_gas, self.fees.priority)
+        self._pending.sign(key, call, nonce, simulation.gas, simulation.max_fee_per_gas, simulation.priority_fee)
         self._pending.broadcast(key)
 
     def _next_nonce(self, mined: int) -> int:
@@ -260,7 +260,7 @@ class Sender(Account):
                 raise Unavailable(missing)
             if self._clock.monotonic() - started > self._wait_seconds:
                 raise Unavailable(self._why_pending(next(key for key in keys if key not in found)))
-            self._clock.sleep(self._poll_seconds)
+            self._clock.sleep(pause_after(self._clock.monotonic() - started, self._poll_seconds))
 
     def _why_pending(self, key: str) -> str:
         intent = self._journal.intent(key)

@@ -23,7 +23,7 @@ from protocol.chain.writing import calls
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.nonces import user_of_nonce
 from protocol.chain.writing.pending import Clock
-from protocol.chain.writing.receipts import Receipt, receipt_of
+from protocol.chain.writing.receipts import Receipt, pause_after, receipt_of
 from protocol.chain.writing.simulation import fields_of
 from protocol.errors import Rejected, Unavailable
 
@@ -194,7 +194,7 @@ def _awaited(chain: Chain, signed: SignedTransaction, clock: Clock) -> Receipt:
         except Unavailable:
             if clock.monotonic() - heard > OUTAGE_SECONDS:
                 raise
-        clock.sleep(POLL_SECONDS)
+        clock.sleep(pause_after(clock.monotonic() - started, POLL_SECONDS))
     raise Unavailable(f"{signed.tx_hash} was sent and is not mined after {WAIT_SECONDS:.0f} s: send it again to go on")
 
 

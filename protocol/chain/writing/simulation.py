@@ -11,11 +11,14 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.chain.writing.calls import Call
-from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.fees import Fees, tip_of
 from protocol.errors import Misconfigured, Unavailable
 
 GAS_MARGIN_PERCENT = 25
 """Margin on the estimate, since state may change between estimate and inclusion."""
+
+SUGGESTED_TIP = RpcRequest("eth_maxPriorityFeePerGas")
+"""Asks a node for the tip that its chain takes now; not every node knows the method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Simulation:
         description: the call in words.
         gas: gas limit.
         max_fee_per_gas: bid in wei per gas.
+        priority_fee: part of it for the block's producer.
         returned: return data.
         mined: number of the sender's mined transactions.
     """
@@ -33,6 +37,7 @@ class Simulation:
     description: str
     gas: int
     max_fee_per_gas: int
+    priority_fee: int
     returned: bytes
     mined: int
 
@@ -58,8 +63,10 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call, pays_gas: bool 
             RpcRequest("eth_getBlockByNumber", ("latest", False)),
             RpcRequest("eth_getBalance", (address, "pending")),
             RpcRequest("eth_getTransactionCount", (address, "latest")),
+            SUGGESTED_TIP,
         ]
     )
+    *answers, suggested = answers
     for answer in answers:
         if isinstance(answer, RpcFault):
             raise reverted(answer) or answer
@@ -67,11 +74,18 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call, pays_gas: bool 
     if not header:
         raise Unavailable(f"the RPC at {chain.rpc.url} does not know its newest block")
     limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
-    bid = fees.bid(block_of(header).base_fee)
+    tip = tip_of(suggested)
+    bid = fees.bid(block_of(header).base_fee, tip)
     need, have = call.value + limit * bid * pays_gas, int(balance, 16)
     if have < need:
         raise Misconfigured(f"{address} has {coin(have)} for gas and may need {coin(need)}: send it some")
-    return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))
+    return Simulation(call.description, limit, bid, min(tip, bid), bytes.fromhex(returned[2:]), int(mined, 16))
+
+
+def present_bid(chain: Chain, fees: Fees) -> int:
+    """Returns what a transaction bids now, in wei per gas; raises ``Unavailable`` if that exceeds the cap."""
+    (suggested,) = chain.rpc.batch([SUGGESTED_TIP])
+    return fees.bid(chain.head().base_fee, tip_of(suggested))
 
 
 def fields_of(call: Call, address: str) -> dict[str, Any]:

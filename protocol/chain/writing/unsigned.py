@@ -53,8 +53,7 @@ def unsigned(plan: Plan[Any]) -> UnsignedTransaction:
     """Simulates a plan's first call and returns it as a transaction; raises as ``Plan.dry_run`` does."""
     run, account = plan.dry_run(), plan.sender
     nonce = int(account.chain.rpc.call("eth_getTransactionCount", account.address, "pending"), 16)
-    bid = run.simulation.max_fee_per_gas
-    tip = min(account.fees.priority, bid)
+    bid, tip = run.simulation.max_fee_per_gas, run.simulation.priority_fee
     return UnsignedTransaction(
         run.first, account.address, nonce, run.simulation.gas, bid, tip, account.chain.chain_id, run.then
     )

@@ -14,6 +14,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.simulation import present_bid
 from protocol.errors import AssizeError, Misconfigured, Rejected
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.joining import steps as joining_steps
@@ -63,7 +64,7 @@ class Joining:
         joining_steps.refuse_another(self.profile, self.name, self.settings)
         self._refuse_another_class()
         fees = Fees.capped(self.options.fee_cap_gwei)
-        gas_price = fees.bid(self.chain.head().base_fee)
+        gas_price = present_bid(self.chain, fees)
         if not self.options.as_json:
             show(self._figures(gas_price), False, f"join run {self.run} as a {self.name}")
         self.ask.confirm("Go on?")
@@ -180,7 +181,7 @@ class Joining:
 
     def _usual_state_dir(self) -> Path:
         """Returns a folder of this deployment alone: a restarted local chain numbers its rounds anew."""
-        return self.profile.path.parent / "state" / f"{self.name}-{self.chain.deployment.start_hash.hex()[:8]}"
+        return self.profile.path.parent / "state" / f"{self.name}-{self.chain.deployment.label}"
 
     def _refuse_another_class(self) -> None:
         """Ends the command, before anything is sent, where this machine's results would be refused in the run."""
