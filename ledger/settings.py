@@ -69,5 +69,4 @@ def default_database(deployment: Deployment) -> Path:
         directory = Path(told or DEFAULT_STATE_DIR).expanduser()
     except RuntimeError as error:
         raise Misconfigured(f"there is no folder for the ledger's database ({error}); give --db") from error
-    name = f"{deployment.chain_id}-{deployment.rounds[2:10].lower()}-{deployment.start_hash.hex()[:8]}.sqlite"
-    return directory / name
+    return directory / f"{deployment.chain_id}-{deployment.label}.sqlite"

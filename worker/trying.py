@@ -35,7 +35,7 @@ def try_run(
 ) -> None:
     """Ask a version of a run's model; it is fetched and checked as by `assize weights fetch`, and kept."""
     with connected(rpc, addresses) as chain, offered(chain, run, version, coordinator, source) as offer:
-        directory = _place(state_directory() / "weights" / chain.deployment.start_hash.hex()[:16], offer)
+        directory = _place(state_directory() / "weights" / chain.deployment.label, offer)
         offer.fetch(directory, quiet=as_json)
         _drop_others(directory)
     from worker.answering import answers, show_answers

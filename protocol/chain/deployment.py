@@ -2,8 +2,8 @@
 
     {"chainId": 31337, "startBlock": 2, "startHash": "0x...", "contracts": {"Token": "0x...", ...}}
 
-``startBlock`` is the newest block before the contracts were created: reading starts after it, and its hash tells chains
-of the same id apart. The optional ``"finality"`` defines when a block is final on this chain: after this many blocks
+``startBlock`` is a final block before the contracts were created: reading starts after it, and its hash tells chains of
+the same id apart. The optional ``"finality"`` defines when a block is final on this chain: after this many blocks
 (64 by default), or by the node's own ``"finalized"`` tag.
 """
 
@@ -74,6 +74,11 @@ class Deployment:
     def addresses(self) -> tuple[str, ...]:
         """All addresses, in the order of ``CONTRACTS``."""
         return tuple(self.address_of(contract) for contract in CONTRACTS)
+
+    @property
+    def label(self) -> str:
+        """Name for files and folders of this deployment alone; a restarted local chain has the same addresses."""
+        return f"{self.rounds[2:10].lower()}-{self.start_hash.hex()[:8]}"
 
     def contract_names(self) -> dict[str, str]:
         """Returns contract names by lower-case address, as RPCs write addresses."""

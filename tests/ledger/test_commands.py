@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.localnet.processes import free_port
 from ledger.commands.app import app
+from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.reading.client import Chain
 from tests.conftest import ROOT, Anvil, deploy_on
 from tests.ledger.conftest import shared_story as story
@@ -175,6 +176,7 @@ def test_an_address_file_of_another_deployment_does_not_open_this_database(
 def test_a_replay_as_of_a_block_before_the_deployment_is_one_sentence(
     anvil: Anvil, command: list[str], tmp_path: Path
 ) -> None:
+    anvil.rpc.call("anvil_mine", hex(FINALITY_DEPTH + 1))
     second = deploy_on(anvil)
     second.save(tmp_path / "second.json")
     first = second.start_block

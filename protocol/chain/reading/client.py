@@ -38,7 +38,7 @@ class Chain:
     def __init__(
         self, rpc: str | Sequence[Rpc], deployment: Deployment, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
-        self._endpoints = Endpoints(_connections(rpc, timeout_seconds), deployment.verify)
+        self._endpoints = Endpoints(connections(rpc, timeout_seconds), deployment.verify)
         self.rpc: Rpc = self._endpoints
         self.deployment = deployment
         try:
@@ -130,7 +130,8 @@ class Chain:
         return block_of(header)
 
 
-def _connections(rpc: str | Sequence[Rpc], timeout_seconds: float) -> list[Rpc]:
+def connections(rpc: str | Sequence[Rpc], timeout_seconds: float = TIMEOUT_SECONDS) -> list[Rpc]:
+    """Returns a connection to each of the comma-separated URLs, or those that are given."""
     if not isinstance(rpc, str):
         return list(rpc)
     return [Rpc(url.strip(), timeout_seconds) for url in rpc.split(",")]

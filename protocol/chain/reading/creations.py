@@ -21,6 +21,9 @@ BLOCKS_PER_REQUEST = 20
 PUSH1, PUSH32 = 0x60, 0x7F
 """Instructions that carry their operand, of 1 to 32 bytes, after them."""
 
+METADATA = b"\x64solc\x43"
+"""Key of the compiler's version in the metadata that it appends to code, before three bytes; ours is built without."""
+
 
 @dataclass(frozen=True, slots=True)
 class Creation:
@@ -33,7 +36,7 @@ class Creation:
 def creations(chain: Chain, up_to: int) -> Iterator[Creation]:
     """Yields each contract that a transaction made from the deployment's start block to ``up_to``, oldest first.
 
-    Addresses are in lower case. The deployment's own come right after its start block.
+    Addresses are in lower case. The deployment's own come soon after its start block, which was final.
 
     Raises:
         Unavailable: the RPC does not answer, or keeps no blocks or receipts so old.
@@ -80,6 +83,9 @@ def difference(name: str, data: bytes) -> str:
     ours = abi.bytecode(name)
     if data.startswith(ours):
         return ""
+    if (place := data.find(METADATA)) >= 0:
+        version = ".".join(map(str, data[place + len(METADATA) :][:3]))
+        return f"it has another compiler's metadata, of solc {version}, at byte {place:,}; this repository's has none"
     theirs = data[: len(ours)]
     differing = [place for place, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other]
     if not differing:
@@ -88,8 +94,6 @@ def difference(name: str, data: bytes) -> str:
     if constants and len(differing) <= PUSH32 - PUSH1 + 1:
         (at, wanted, found), *_ = constants
         return f"a constant at byte {at:,} is {found:,} instead of {wanted:,}"
-    if len(data) - len(ours) < 0 or differing[0] > len(ours) - 128:
-        return f"its end differs from byte {differing[0]:,} of {len(ours):,}, as another compiler's metadata does"
     return f"{len(differing):,} of {len(ours):,} bytes differ, the first at byte {differing[0]:,}"
 
 

@@ -4,34 +4,37 @@ They refer to each other, so their addresses are computed in advance, from the d
 one is given, holds the plan and each signed transaction before it is sent. Another call with the same journal sends the
 same bytes again, so that no contract is created twice.
 
-This uses web3's contract factory, since it runs once per network. Everything else uses JSON-RPC directly (``rpc``),
-which takes half the time per call and a tenth of the import time.
+web3's contract factory encodes the constructors' arguments, since this runs once per network.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import requests
+from eth_abi.abi import encode
 from eth_utils.crypto import keccak
-from web3 import HTTPProvider, Web3
-from web3.exceptions import ContractLogicError, TransactionNotFound, Web3Exception, Web3RPCError
+from web3 import Web3
 from web3.utils.address import get_create_address
 
 from protocol.chain import abi
 from protocol.chain.abi import checksummed
-from protocol.chain.deployment import FINALITY_DEPTH, Deployment
-from protocol.chain.rpc import Rpc
+from protocol.chain.deployment import FINALITY_DEPTH, FINALIZED, Deployment
+from protocol.chain.reading.client import connections
+from protocol.chain.reading.endpoints import Endpoints
+from protocol.chain.reverts import reverted
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.chain.structs import ProtocolTerms
-from protocol.chain.writing.fees import GWEI
-from protocol.chain.writing.pending import TransactionSigner
+from protocol.chain.writing.fees import tip_of
+from protocol.chain.writing.pending import TransactionSigner, already_there
+from protocol.chain.writing.receipts import pause_after
+from protocol.chain.writing.simulation import SUGGESTED_TIP
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import write_atomically
 
@@ -39,7 +42,10 @@ ORDER = ("Token", "Admin", "Credits", "Registry", "Market", "Rounds", "Traps")
 """Order of deployment: Rounds checks that the contracts before it refer to it, and Traps reads Rounds."""
 
 WAIT_SECONDS, POLL_SECONDS = 120.0, 0.05
-"""Longest wait for each contract to be mined, and the pause between requests for its receipt."""
+"""Longest wait for each contract to be mined, and the shortest pause between requests for its receipt."""
+
+TAKEN_SECONDS = 30.0
+"""Time for which a nonce counts as taken before it is said; of several nodes behind one URL, one may lag."""
 
 RAISE_SECONDS = 30.0
 """Wait after which a transaction is sent again at a bid of half as much more."""
@@ -50,8 +56,15 @@ SLOTS_WRITTEN = 24
 """Slots that a constructor of ours writes at most."""
 
 L1_FEES = "0x420000000000000000000000000000000000000F"
-"""Contract that tells the fee for a transaction's data on chains that publish it on another (OP Stack's predeploy)."""
-L1_FEE_OF = keccak(b"getL1Fee(bytes)")[:4]
+L1_FEE = "getL1Fee(bytes)"
+"""Contract and function that tell the fee for publishing a transaction's data on another chain, on the OP Stack."""
+
+L1_GAS = "0x00000000000000000000000000000000000000C8"
+L1_GAS_ESTIMATE = "gasEstimateL1Component(address,bool,bytes)"
+"""Contract and function that tell the gas for a transaction's data, on Arbitrum's chains."""
+
+ENVELOPE_BYTES = 128
+"""Bytes of a transaction beside its data, at most."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +127,10 @@ class CreationCost:
 
 @dataclass
 class Deploying:
-    """A deployment under way, over one connection.
+    """A deployment under way, over connections of its own.
 
     Args:
-        rpc_url: RPC endpoint of the chain.
+        rpc_url: RPC endpoints of the chain, comma-separated; one is asked while it answers.
         journal: file of what was planned and signed; None keeps none, so that an interrupted deployment is lost.
         say: told what happens.
     """
@@ -128,25 +141,34 @@ class Deploying:
     sent: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.w3 = Web3(HTTPProvider(self.rpc_url))
+        self.rpc: Rpc = Endpoints(connections(self.rpc_url), self._check_chain)
+        self._chain_id: int | None = None
+        self._factory = Web3().eth.contract
 
-    def plan(self, deployer: str, terms: ProtocolTerms, treasury: str, admin: str) -> DeploymentPlan:
-        """Returns the plan of the journal if it holds one of these terms, else one from the newest block and nonce.
+    def close(self) -> None:
+        """Closes the connections."""
+        self.rpc.close()
+
+    def plan(
+        self,
+        deployer: str,
+        terms: ProtocolTerms,
+        treasury: str,
+        admin: str,
+        finality_depth: int | None = FINALITY_DEPTH,
+    ) -> DeploymentPlan:
+        """Returns the plan of the journal if it holds one of these terms, else one from the next nonce.
+
+        A new plan starts at the newest final block, which no reorganisation takes away meanwhile.
 
         Raises:
             Misconfigured: the journal is of another plan.
+            Unavailable: no RPC answers, or it is behind the journal.
         """
-        w3 = self.w3
-        start, nonce = w3.eth.get_block("latest"), w3.eth.get_transaction_count(deployer)  # type: ignore[arg-type]
+        start, nonce = self._final(finality_depth), self._nonce(deployer)
+        chain_id = int(self.rpc.call("eth_chainId"), 16)
         new = DeploymentPlan(
-            w3.eth.chain_id,
-            int(start["number"]),
-            "0x" + bytes(start["hash"]).hex(),
-            deployer,
-            nonce,
-            terms,
-            treasury,
-            admin,
+            chain_id, int(start["number"], 16), str(start["hash"]), deployer, nonce, terms, treasury, admin
         )
         if self.journal is None or not self.journal.exists():
             return new
@@ -163,25 +185,24 @@ class Deploying:
                 f"{self.journal} holds a deployment from another key or with other terms: "
                 "give these again to go on with it, or delete the file to begin anew"
             )
-        found = w3.eth.get_block(old.start_block) if old.start_block <= new.start_block else None
-        if found is None or "0x" + bytes(found["hash"]).hex() != old.start_hash:
+        if self._block(hex(old.start_block))["hash"] != old.start_hash:
             raise Misconfigured(f"{self.journal} holds a deployment on another chain: delete the file to begin anew")
         return old
 
     def costs(self, plan: DeploymentPlan) -> list[CreationCost]:
         """Returns what the contracts that are still to be created cost at most, at the present bid."""
-        bid, charges = self._bid(), bool(self.w3.eth.get_code(L1_FEES))  # type: ignore[arg-type]
+        bid, _ = self._bid()
         found = []
         for name, address in plan.addresses.items():
             if not self._there(address):
                 data = self._creation(plan, name)
                 gas = most_gas(data)
-                found.append(CreationCost(name, address, gas, gas * bid, self._l1_fee(data) if charges else 0))
+                found.append(CreationCost(name, address, gas, gas * bid, self._data_fee(data, bid)))
         return found
 
     def balance(self, address: str) -> int:
         """Returns the wei of the chain's own coin that an address has."""
-        return int(self.w3.eth.get_balance(address))  # type: ignore[arg-type]
+        return int(self.rpc.call("eth_getBalance", address, "latest"), 16)
 
     def carry_out(
         self, plan: DeploymentPlan, account: TransactionSigner, finality_depth: int | None = FINALITY_DEPTH
@@ -205,8 +226,7 @@ class Deploying:
             self._create(plan, account, plan.nonce + index, name)
             self.say(f"created {name} at {address}")
         deployment = plan.deployment(finality_depth)
-        with closing(Rpc(self.rpc_url)) as rpc:
-            deployment.verify(rpc)
+        deployment.verify(self.rpc)
         return deployment
 
     def finish(self) -> None:
@@ -214,45 +234,53 @@ class Deploying:
         if self.journal is not None:
             self.journal.unlink(missing_ok=True)
 
+    def _check_chain(self, rpc: Rpc) -> None:
+        chain_id = int(rpc.call("eth_chainId"), 16)
+        if self._chain_id not in (None, chain_id):
+            raise Misconfigured(f"the RPC at {rpc.url} serves chain {chain_id}, another one chain {self._chain_id}")
+        self._chain_id = chain_id
+
     def _create(self, plan: DeploymentPlan, account: TransactionSigner, nonce: int, name: str) -> None:
-        bid, address = self._bid(), plan.addresses[name]
+        bid, tip = self._bid()
         if not self.sent.get(name):
-            self._sign(plan, account, nonce, name, bid)
-        give_up = time.monotonic() + WAIT_SECONDS
-        raise_at = time.monotonic() + RAISE_SECONDS
+            self._sign(plan, account, nonce, name, bid, tip)
+        started = raised = time.monotonic()
+        taken = None
         self._send(self.sent[name][-1])
-        while not self._mined(name, address):
-            taken = self.w3.eth.get_transaction_count(plan.deployer) > nonce  # type: ignore[arg-type]
-            if taken and not self._mined(name, address):
+        while not self._mined(name, plan.addresses[name]):
+            now = time.monotonic()
+            if self._nonce(plan.deployer) <= nonce:
+                taken = None
+            elif now - (taken := taken or now) > TAKEN_SECONDS:
                 raise Rejected(
                     f"cannot create {name}: another transaction of {plan.deployer} took nonce {nonce}, on which its "
                     "address rests; begin anew, and let nothing else send from this key meanwhile"
                     + (f" (delete {self.journal})" if self.journal else "")
                 )
-            if time.monotonic() > give_up:
+            if now - started > WAIT_SECONDS:
                 raise Unavailable(
                     f"{name} was not mined within {WAIT_SECONDS:.0f} s: run the same command again to go on"
                 )
-            if time.monotonic() > raise_at:
-                raise_at, bid = time.monotonic() + RAISE_SECONDS, bid * 3 // 2
-                self._sign(plan, account, nonce, name, bid)
+            if now - raised > RAISE_SECONDS and taken is None:
+                raised, bid, tip = now, bid * 3 // 2, tip * 3 // 2 + 1
+                self._sign(plan, account, nonce, name, bid, tip)
                 self._send(self.sent[name][-1])
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause_after(now - started, POLL_SECONDS))
 
     def _mined(self, name: str, address: str) -> bool:
         """Returns whether a transaction of ours created the contract."""
-        for raw in self.sent.get(name, []):
-            try:
-                receipt = self.w3.eth.get_transaction_receipt(keccak(bytes.fromhex(raw)))  # type: ignore[arg-type]
-            except TransactionNotFound:
-                continue
-            if receipt["status"] != 1:
-                raise Rejected(f"the chain refused {name} in transaction 0x{keccak(bytes.fromhex(raw)).hex()}")
-            return self._there(address)
+        hashes = ["0x" + keccak(bytes.fromhex(raw)).hex() for raw in self.sent.get(name, [])]
+        receipts = self.rpc.results([RpcRequest("eth_getTransactionReceipt", (each,)) for each in hashes])
+        for tx_hash, receipt in zip(hashes, receipts, strict=True):
+            if receipt:
+                if int(receipt["status"], 16) != 1:
+                    raise Rejected(f"the chain refused {name} in transaction {tx_hash}")
+                return self._there(address)
         return False
 
-    def _sign(self, plan: DeploymentPlan, account: TransactionSigner, nonce: int, name: str, bid: int) -> None:
-        tip = max(1, min(GWEI, bid // 2))
+    def _sign(
+        self, plan: DeploymentPlan, account: TransactionSigner, nonce: int, name: str, bid: int, tip: int
+    ) -> None:
         data = "0x" + self._creation(plan, name).hex()
         transaction = {
             "data": data,
@@ -260,21 +288,19 @@ class Deploying:
             "chainId": plan.chain_id,
             "value": 0,
             "type": 2,
-            "gas": self._gas(plan.deployer, data),
+            "gas": self._gas(plan.deployer, name, data),
             "maxFeePerGas": bid,
-            "maxPriorityFeePerGas": tip,
+            "maxPriorityFeePerGas": min(tip, bid),
         }
         self.sent.setdefault(name, []).append(account.sign_transaction(transaction).hex())
         self._keep(plan)
 
     def _send(self, raw: str) -> None:
         try:
-            self.w3.eth.send_raw_transaction(bytes.fromhex(raw))
-        except Web3RPCError as error:
-            if not any(
-                word in str(error).lower()
-                for word in ("already known", "already imported", "nonce too low", "underpriced")
-            ):
+            self.rpc.call("eth_sendRawTransaction", "0x" + raw)
+        except RpcFault as fault:
+            told = fault.message.lower()  # a bid that is too low is raised in a while
+            if not (already_there(fault) or "underpriced" in told or "base fee" in told or "replacement" in told):
                 raise
 
     def _keep(self, plan: DeploymentPlan) -> None:
@@ -284,36 +310,55 @@ class Deploying:
                 self.journal, json.dumps({"plan": plan.digest, "begun": begun, "sent": self.sent}).encode()
             )
 
-    def _gas(self, deployer: str, data: str) -> int:
+    def _gas(self, deployer: str, name: str, data: str) -> int:
         """Returns the gas that a creation takes on this chain, with a reserve; those before it are there."""
-        return self.w3.eth.estimate_gas({"from": deployer, "data": data}) * 11 // 10  # type: ignore[typeddict-item]
+        try:
+            return int(self.rpc.call("eth_estimateGas", {"from": deployer, "data": data}), 16) * 11 // 10
+        except RpcFault as fault:
+            if (why := reverted(fault)) is not None:
+                raise Rejected(f"the chain refused {name}: {why}") from fault
+            raise
 
     def _creation(self, plan: DeploymentPlan, name: str) -> bytes:
-        factory = self.w3.eth.contract(abi=abi.artifact(name)["abi"], bytecode=abi.bytecode(name))
+        factory = self._factory(abi=abi.artifact(name)["abi"], bytecode=abi.bytecode(name))
         return bytes.fromhex(str(factory.constructor(*plan.arguments(name)).data_in_transaction)[2:])
 
     def _there(self, address: str) -> bool:
-        return bool(self.w3.eth.get_code(address))  # type: ignore[arg-type]
+        return self.rpc.call("eth_getCode", address, "latest") not in ("0x", None)
 
-    def _bid(self) -> int:
-        base = self.w3.eth.get_block("latest").get("baseFeePerGas")
-        return self.w3.eth.gas_price if base is None else 2 * int(base) + GWEI
+    def _nonce(self, address: str) -> int:
+        return int(self.rpc.call("eth_getTransactionCount", address, "latest"), 16)
 
-    def _l1_fee(self, data: bytes) -> int:
-        padded = data + bytes(-len(data) % 32)
-        asked = L1_FEE_OF + (32).to_bytes(32, "big") + len(data).to_bytes(32, "big") + padded
-        return int.from_bytes(self.w3.eth.call({"to": L1_FEES, "data": "0x" + asked.hex()}), "big")  # type: ignore[typeddict-item]
+    def _block(self, tag: str) -> dict[str, Any]:
+        block: dict[str, Any] | None = self.rpc.call("eth_getBlockByNumber", tag, False)
+        if not block:
+            raise Unavailable(f"the RPC at {self.rpc.url} does not know block {tag}: it may be behind, ask again later")
+        return block
 
+    def _final(self, depth: int | None) -> dict[str, Any]:
+        if depth is None:
+            return self._block(FINALIZED)
+        return self._block(hex(max(0, int(self.rpc.call("eth_blockNumber"), 16) - depth)))
 
-@contextmanager
-def web3_faults(rpc_url: str) -> Iterator[None]:
-    """Turns web3's errors into the three kinds of this repository's."""
-    try:
-        yield
-    except ContractLogicError as error:
-        raise Rejected(f"the chain refused a contract: {error}") from error
-    except (requests.RequestException, Web3Exception) as error:
-        raise Unavailable(f"deploying through the RPC at {rpc_url} failed: {error}") from error
+    def _bid(self) -> tuple[int, int]:
+        """Returns the bid and the tip in it, in wei per gas: enough for six full blocks in a row."""
+        (suggested,) = self.rpc.batch([SUGGESTED_TIP])
+        tip, base = tip_of(suggested), self._block("latest").get("baseFeePerGas")
+        return (int(self.rpc.call("eth_gasPrice"), 16) if base is None else 2 * int(base, 16) + tip), tip
+
+    def _data_fee(self, data: bytes, bid: int) -> int:
+        """Returns the wei for publishing a creation's data on another chain; 0 on chains that do not."""
+        whole = data + b"\xff" * ENVELOPE_BYTES
+        if fee := self._told(L1_FEES, L1_FEE, whole):
+            return fee
+        return self._told(L1_GAS, L1_GAS_ESTIMATE, "0x" + "00" * 20, True, whole) * bid
+
+    def _told(self, address: str, function: str, *arguments: Any) -> int:
+        """Returns the first number that a contract of the chain itself answers; 0 where there is none."""
+        types = function.partition("(")[2].removesuffix(")").split(",")
+        asked = keccak(function.encode())[:4] + encode(types, arguments)
+        answer = self.rpc.call("eth_call", {"to": address, "data": "0x" + asked.hex()}, "latest")
+        return int(answer[2:66] or "0", 16)
 
 
 def most_gas(data: bytes) -> int:
@@ -348,6 +393,5 @@ def deploy(
         Rejected: the chain refuses a contract.
         Misconfigured: the contracts are not built.
     """
-    with web3_faults(rpc_url):
-        deploying = Deploying(rpc_url, journal, say)
+    with closing(Deploying(rpc_url, journal, say)) as deploying:
         return deploying.carry_out(deploying.plan(account.address, terms, treasury, admin or account.address), account)

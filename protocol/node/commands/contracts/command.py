@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +75,7 @@ def deploy_(
     as_json: AsJson = False,
 ) -> None:
     """Deploy a set of contracts. Type the same command again to go on after an interruption."""
-    from protocol.chain.writing.deploying import Deploying, web3_faults
+    from protocol.chain.writing.deploying import Deploying
     from protocol.node.commands.contracts.terms_file import read_terms
 
     if out.exists():
@@ -82,9 +83,8 @@ def deploy_(
     wanted, depth = read_terms(terms_file), finality_of(finality)
     receiver, first = owner_of(treasury), owner_of(admin) if admin else None
     wallet = opened(keystore, password_file)
-    with web3_faults(rpc):
-        deploying = Deploying(rpc, out.with_name(out.name + JOURNAL_SUFFIX), note)
-        plan = deploying.plan(wallet.address, wanted, receiver, first or wallet.address)
+    with closing(Deploying(rpc, out.with_name(out.name + JOURNAL_SUFFIX), note)) as deploying:
+        plan = deploying.plan(wallet.address, wanted, receiver, first or wallet.address, depth)
         if dry_run:
             _show_costs(deploying, plan, as_json)
             return
