@@ -38,13 +38,16 @@ class HookOutbox:
         return bool(self._webhooks)
 
     def register(self, session: Session, now: float) -> None:
-        """Notes the webhooks, told events from ``now`` (unix seconds) on; forgets those that are not any more."""
+        """Notes the webhooks, told events from ``now`` (unix seconds) on."""
+        for each in self._webhooks:
+            row = inserting_new(session.get_bind().dialect, _table(HookRow))
+            session.connection().execute(row, dict(HookRow(id=each.id, since=now)))
+
+    def forget_others(self, session: Session) -> None:
+        """Forgets webhooks that are not any more, and what waits for them."""
         ids = [each.id for each in self._webhooks]
         session.exec(delete(HookRow).where(col(HookRow.id).not_in(ids)))
         session.exec(delete(HookDeliveryRow).where(col(HookDeliveryRow.hook).not_in(ids)))
-        for each in ids:
-            row = inserting_new(session.get_bind().dialect, _table(HookRow))
-            session.connection().execute(row, dict(HookRow(id=each, since=now)))
 
     def add(self, session: Session, events: Iterable[HookEvent]) -> None:
         """Adds events that are not known by their id; those of a block wait until ``settle``."""

@@ -202,11 +202,10 @@ class HookSender:
         self._deliveries = [HookDelivery(store, each) for each in settings.webhooks]
         self._outbox, self._stopped = HookOutbox.of(settings), threading.Event()
         self._driving: Callable[[], bool] = lambda: False
+        self._drove = False
         with store.writing() as session:
             self._outbox.register(session, time.time())
-        tasks = [each.step for each in self._deliveries]
-        if self._outbox:
-            tasks.append(self._look_if_driving)
+        tasks = [self._look_if_driving, *(each.step for each in self._deliveries)]
         self._threads = [threading.Thread(target=self._repeat, args=(task,), daemon=True) for task in tasks]
 
     def start(self, driving: Callable[[], bool]) -> None:
@@ -235,7 +234,15 @@ class HookSender:
 
     def _look_if_driving(self) -> float:
         if not self._driving():
+            self._drove = False
             hide_hooks()
+            return IDLE_SECONDS
+        if not self._drove:  # not before: a process that stands by may have other webhooks in its settings
+            with self._store.writing() as session:
+                self._outbox.register(session, time.time())
+                self._outbox.forget_others(session)
+            self._drove = True
+        if not self._outbox:
             return IDLE_SECONDS
         show_hooks(self._store, self._settings.webhooks)
         return self.look()

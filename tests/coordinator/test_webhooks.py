@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 from sqlmodel import select
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from coordinator.commands import app
@@ -28,7 +29,7 @@ from coordinator.store import Store
 from coordinator.tables import HookDeliveryRow, HookEventRow, HookRow
 from coordinator.webhooks.events import HookEvent
 from coordinator.webhooks.outbox import HookOutbox
-from coordinator.webhooks.sender import HookDelivery, hide_hooks, show_hooks
+from coordinator.webhooks.sender import HookDelivery, HookSender, hide_hooks, show_hooks
 from deploy.localnet.processes import free_port
 from protocol.errors import Misconfigured
 from protocol.node.profile import Profile
@@ -218,6 +219,27 @@ def test_a_receiver_that_is_down_gets_the_newest_events_in_order_and_the_oldest_
             assert (row.dropped, row.delivered, row.failures) == (2, 3, 0)
 
 
+def test_an_hour_without_its_receiver_is_one_line_in_the_log_and_loses_nothing(
+    tmp_path: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, now = free_port(), [time.time()]
+    webhook = hook(port, secret, longest_pause_seconds=300)
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    with outbox_with(tmp_path, webhook) as (store, outbox), closing(HookDelivery(store, webhook)) as delivery:
+        with capture_logs() as told:
+            for minute in range(60):
+                add(store, outbox, event(minute))
+                ends = now[0] + 60
+                while now[0] < ends:
+                    now[0] += max(delivery.step(), 5)
+        (line,) = (each for each in told if each["event"] == "webhook_failed")
+        assert "\n" not in line["why"]
+        with closing(HookReceiver(port)) as receiver:
+            while waiting(store):
+                now[0] += max(delivery.step(), 5)
+        assert [body["data"]["number"] for _, body in receiver.got] == list(range(60))
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_only_final_events_are_told_and_none_twice(
     tmp_path: Path, secret: Path, kind: str, request: pytest.FixtureRequest
@@ -277,6 +299,20 @@ def test_a_receiver_that_answers_410_gets_nothing_until_it_takes_a_test(
         assert operate("pause")[0] == 0
         send(store, webhook)
         assert receiver.kinds[-1] == "run.paused"
+
+
+def test_only_the_process_that_drives_forgets_webhooks_that_are_not_in_its_settings(
+    swarm: Swarm, tmp_path: Path, secret: Path
+) -> None:
+    drives = threading.Event()
+    with outbox_with(tmp_path, hook(free_port(), secret)) as (store, outbox):
+        add(store, outbox, event(1))
+        with closing(HookSender(swarm.settings(), store, swarm.chain)) as sender:
+            sender.start(drives.is_set)
+            time.sleep(0.5)
+            assert waiting(store)
+            drives.set()
+            until(lambda: not waiting(store), 30, "the webhook to be forgotten")
 
 
 def test_the_profile_names_webhooks_and_their_secrets_beside_it(
