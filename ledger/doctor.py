@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ledger.settings import LedgerSettings, default_database
-from ledger.store.database import Database
+from ledger.store.database import Database, OtherTables
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
@@ -40,5 +40,8 @@ def _folder(settings: LedgerSettings) -> tuple[Examination, ...]:
 
 def _database(settings: LedgerSettings, chain: Chain) -> str:
     where = settings.database or default_database(chain.deployment)
-    with closing(Database(where, chain.deployment)) as database:
-        return f"{database.shown} opens"
+    try:
+        with closing(Database(where, chain.deployment)) as database:
+            return f"{database.shown} opens"
+    except OtherTables as found:  # such as before the first start of a new version
+        return str(found)

@@ -41,6 +41,10 @@ class Position:
     block_hash: bytes
 
 
+class OtherTables(Misconfigured):
+    """The database holds this deployment's ledger in the tables of another version of Assize."""
+
+
 class Database:
     """The ledger of one deployment in SQLite or PostgreSQL; made on first use.
 
@@ -51,7 +55,8 @@ class Database:
             is True then.
 
     Raises:
-        Misconfigured: it cannot be opened, holds the ledger of another deployment, or has other tables.
+        Misconfigured: it cannot be opened, or holds the ledger of another deployment.
+        OtherTables: it has the tables of another version, and is not to be rebuilt.
     """
 
     def __init__(self, where: str | Path, deployment: Deployment, rebuilds: bool = False) -> None:
@@ -143,12 +148,18 @@ class Database:
         with self.writing() as connection:
             connection.execute(first.values(**position_values(start)).on_conflict_do_nothing())
             row = connection.execute(select(_POSITION)).one()
-        if row.deployment != self._identity:
-            self.close()
-            raise Misconfigured(
-                f"the database {self.shown} holds the ledger of another deployment, or one made by another version of "
-                "Assize; give another --db, or remove it: the chain has it all"
+        if row.deployment == self._identity:
+            return
+        self.close()
+        if _without_tables(row.deployment) == _without_tables(self._identity):
+            raise OtherTables(
+                f"the database {self.shown} was made by another version of Assize; "
+                "`assize ledger serve` reads the chain into it anew"
             )
+        raise Misconfigured(
+            f"the database {self.shown} holds the ledger of another deployment; "
+            "give another --db, or remove it: the chain has it all"
+        )
 
 
 def move(connection: Connection, old: Cursor, new: Cursor) -> bool:

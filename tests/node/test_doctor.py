@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,11 @@ def test_a_ledger_needs_chain_clock_and_database(farm: Farm, tmp_path: Path) -> 
     good = by_name(ledger_doctor(LedgerSettings(url, addresses, str(tmp_path / "ledger.sqlite"))))
     assert failed(good) == set(), good
     assert {"disk", "metrics", "database"} | CHAIN == set(good)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as older, older:
+        older.execute("""UPDATE position SET deployment = json_set(deployment, '$.tables', 1)""")
+    outdated = by_name(ledger_doctor(LedgerSettings(url, addresses, str(tmp_path / "ledger.sqlite"))))
+    assert failed(outdated) == set(), outdated
+    assert "made by another version" in outdated["database"].detail
     (tmp_path / "garbage").write_bytes(b"elephant" * 512)
     garbage = by_name(ledger_doctor(LedgerSettings(url, addresses, str(tmp_path / "garbage"))))
     assert failed(garbage) == {"database"}
