@@ -15,7 +15,11 @@ from protocol.chain.structs import State
 ROUNDS = Gauge("assize_coordinator_rounds", "Rounds under way by state, those of appeals included", ["run", "state"])
 OPENED = Gauge("assize_coordinator_rounds_opened", "Rounds opened so far", ["run"])
 VOID = Gauge("assize_coordinator_rounds_void", "Rounds that ended void so far", ["run"])
-NEWEST = Gauge("assize_coordinator_newest_round_timestamp_seconds", "When the newest round was opened", ["run"])
+NEWEST = Gauge(
+    "assize_coordinator_newest_round_timestamp_seconds",
+    "When the newest round was opened; before the first, when the process began to drive",
+    ["run"],
+)
 JOBS = Gauge(
     "assize_coordinator_jobs", "Jobs so far by verdict; those never submitted count as void", ["run", "verdict"]
 )
@@ -27,16 +31,19 @@ CLAIMS = Gauge("assize_coordinator_pending_claims", "Submissions stored and not 
 STATES = (State.OPEN, State.CLOSED, State.VOTING, State.TALLIED)
 
 
-def show_run(market: Market, progress: RunProgress, leased: int, claims: Mapping[int, int]) -> None:
-    """Shows a run of the market: its ``progress``, how many nodes hold a lease, and the claims that wait by round."""
+def show_run(market: Market, progress: RunProgress, leased: int, claims: Mapping[int, int], began: float) -> None:
+    """Shows a run of the market: its ``progress``, how many nodes hold a lease, and the claims that wait by round.
+
+    It has been driven here since ``began`` (unix seconds).
+    """
     run, name = market.runs[progress.run], str(progress.run)
     under_way = [market.rounds[number] for number in market.live if market.rounds[number].run == run.id]
     for state, count in by_state(each.state for each in under_way).items():
         ROUNDS.labels(name, state).set(count)
     OPENED.labels(name).set(run.rounds_opened)
     VOID.labels(name).set(run.rounds_void)
-    if (newest := next(market.rounds_of(run.id), None)) is not None:
-        NEWEST.labels(name).set(newest.opened_at)
+    newest = next(market.rounds_of(run.id), None)
+    NEWEST.labels(name).set(began if newest is None else newest.opened_at)
     for verdict, jobs in (("accepted", run.jobs_accepted), ("void", run.jobs_void), ("fraud", run.jobs_fraud)):
         JOBS.labels(name, verdict).set(jobs)
     ESCROW.labels(name).set(progress.escrow // progress.need if progress.need else 0)

@@ -86,7 +86,7 @@ class DriverProcess:
         self._sender: Sender | None = None
         self._driver: Driver | None = None
         self._batcher: Batcher | None = None
-        self._expire_at = self._take_at = self._show_at = 0.0
+        self._expire_at = self._take_at = self._show_at = self._began = 0.0
         self._standing = OwnStanding(self._chain, signer.address, settings.runs)
         if settings.metrics_port:
             self._standing.start()
@@ -127,7 +127,7 @@ class DriverProcess:
         for number, leases in self._leases.items():
             if (run := market.runs.get(number)) is not None:
                 leased = len(leases.held(time.time()))
-                show_run(market, run_progress(run, self._settings.jobs_per_round), leased, waiting)
+                show_run(market, run_progress(run, self._settings.jobs_per_round), leased, waiting, self._began)
 
     def _take(self) -> None:
         """Takes the clock if it can, and begins to drive from what is in the database."""
@@ -138,7 +138,7 @@ class DriverProcess:
             self._stood_by = True
             return
         try:
-            self._driver = self._new_driver()
+            self._driver, self._began = self._new_driver(), time.time()
             if self._stood_by:
                 self._tell_of_takeover()
         except BaseException as error:

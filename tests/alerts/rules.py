@@ -37,7 +37,7 @@ def shortened(path: Path = RULES, factor: int = TIMES_SHORTER) -> dict[str, Any]
 
 def alerts_of(rules: dict[str, Any]) -> list[str]:
     """Returns the names of the alerts."""
-    return [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    return list(dict.fromkeys(rule["alert"] for group in rules["groups"] for rule in group["rules"]))
 
 
 def _seconds(text: str) -> int:

@@ -29,6 +29,7 @@ def test_a_run_is_shown_while_this_process_drives_it_and_not_afterwards(swarm: S
     run, on_chain = swarm.run, swarm.chain.latest().run(swarm.run)
     assert shown("coordinator_version", run=run) == on_chain.version
     assert shown("coordinator_pending_claims", run=run) == 0
+    assert shown("coordinator_newest_round_timestamp_seconds", run=run)
     assert shown("coordinator_escrow_rounds", run=run) >= 1  # type: ignore[operator]
     assert shown("coordinator_jobs", run=run, verdict="fraud") == 0
     assert shown("chain_head_block", chain=swarm.chain.chain_id) == shown(
