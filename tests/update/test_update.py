@@ -23,7 +23,7 @@ import pytest
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.updating.command import _exchange, _keep, _start_left
 from protocol.node.updating.daemons import RunningDaemon, _as_user, doctor_words, find_daemons, typed_words
-from protocol.node.updating.environments import requirement_of, satisfied_extras
+from protocol.node.updating.environments import environment_link, requirement_of, satisfied_extras
 from tests.conftest import ROOT, until
 from tests.coordinator.conftest import redis_process, redis_url, swarm
 from tests.coordinator.swarm import Swarm
@@ -238,8 +238,7 @@ class Stubs:
             line = [str(self.link / "bin" / "assize"), "relay", "serve"]
             subprocess.Popen(line, cwd=place, stdout=log, stderr=log, **groups)  # type: ignore[call-overload]
         until((place / "health.json").exists, 20, "the daemon")
-        (found,) = find_daemons(self.link, [place])
-        return found
+        return next(each for each in find_daemons(self.link, [place]) if each.pid == self.pid(name))
 
     def pid(self, name: str) -> int:
         return int(json.loads((self.folder / name / "health.json").read_text())["pid"])
@@ -328,6 +327,38 @@ def _place(process: Path) -> Path | None:
         return None
 
 
+def test_an_environment_behind_a_link_is_known_by_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("venv-20261127T101500", "other-20261127T101500", "plain"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "venv").symlink_to("venv-20261127T101500")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    for running, found in (
+        ("venv-20261127T101500", "venv"),  # as the scripts that pip writes name it
+        ("venv", "venv"),
+        ("other-20261127T101500", "other-20261127T101500"),
+        ("plain", "plain"),
+    ):
+        monkeypatch.setattr(sys, "prefix", str(tmp_path / running))
+        assert environment_link() == tmp_path / found
+
+
+def test_a_server_is_found_by_its_command_line_and_those_that_it_forked_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    python.symlink_to(sys.executable)
+    (tmp_path / "assize").write_text("import os, time\nos.fork()\nprint(flush=True)\ntime.sleep(600)\n")
+    line = [python, tmp_path / "assize", "relay", "serve", "--port", "1"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.read(2) == b"\n\n"
+            (found,) = find_daemons(tmp_path / "venv", [])
+            assert (found.pid, found.words[:2], found.folder) == (process.pid, ("relay", "serve"), str(tmp_path))
+            assert find_daemons(tmp_path / "other", []) == []
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_extras_are_those_all_of_whose_packages_are_there() -> None:
     requires = [
         "numpy",
@@ -358,4 +389,5 @@ def test_a_daemon_is_known_by_what_was_typed_and_examined_by_the_doctor_of_its_r
     assert typed_words(["/usr/bin/vim", "notes", "more", "assize"]) == ()
     assert doctor_words(["worker", "run", "--settings", "a"]) == ("worker", "doctor", "--settings", "a")
     assert doctor_words(["worker", "fleet", "f.toml", "--json"]) == ("worker", "fleet", "f.toml", "--check")
+    assert doctor_words(["recheck", "run", "--dry-run"]) == ("recheck", "doctor")
     assert doctor_words(["relay", "serve"]) == ("version",)

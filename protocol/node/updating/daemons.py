@@ -1,7 +1,8 @@
 """Daemons of this machine that run from one environment: found, drained, and started again as they were.
 
-A daemon is found by its systemd unit, or by the health file in its state folder. Its command line, folder and
-environment are read from the system, so that it is started again exactly as a person or a script had started it.
+A daemon is found by its systemd unit, by the health file in its state folder, or, where it writes none, by its command
+line. That, its folder and its environment are read from the system, so that it is started again exactly as a person or
+a script had started it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,22 @@ DOCTORS = {
     ("worker", "run"): ("worker", "doctor"),
     ("validator", "run"): ("validator", "doctor"),
     ("trainer", "run"): ("trainer", "doctor"),
+    ("recheck", "run"): ("recheck", "doctor"),
     ("coordinator", "serve"): ("coordinator", "doctor"),
     ("coordinator", "drive"): ("coordinator", "doctor"),
 }
 """Doctors that take their daemon's options. A fleet's is its ``--check``; of the others, the version must run."""
+
+SERVERS = frozenset(
+    {
+        ("coordinator", "serve"),
+        ("coordinator", "precheck"),
+        ("validator", "background"),
+        ("relay", "serve"),
+        ("ledger", "serve"),
+    }
+)
+"""Daemons without a health file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,7 @@ class RunningDaemon:
 
 
 def find_daemons(link: Path, folders: Iterable[Path]) -> list[RunningDaemon]:
-    """Returns the daemons that run from ``link``: those of units, and those whose health file is in one of ``folders``.
+    """Returns the daemons that run from ``link``: of units, with a health file in one of ``folders``, and servers.
 
     Raises:
         Rejected: one of them cannot be started again, or runs from elsewhere; the message says which and why.
@@ -92,6 +105,13 @@ def find_daemons(link: Path, folders: Iterable[Path]) -> list[RunningDaemon]:
         pid = _pid_in(health)
         if pid and runs(pid) and pid not in found and (daemon := _running(link, pid, health=health)).words:
             found[pid] = daemon
+    for pid in _servers(link):
+        if pid not in found:
+            try:
+                found[pid] = _running(link, pid)
+            except Misconfigured:
+                if _lives(pid):
+                    raise
     return list(found.values())
 
 
@@ -100,6 +120,25 @@ def profile_folders() -> list[Path]:
     profile = Profile.current()
     told = (profile.table(service).get("state_dir") for service in SERVICES)
     return [Path(folder) for folder in told if folder]
+
+
+def _servers(link: Path) -> list[int]:
+    """Returns the processes of servers that run from ``link``, without those that one of them forked.
+
+    The local network's are left to its supervisor.
+    """
+    home, found = link.resolve(), dict[int, int]()
+    for pid in _processes():
+        with suppress(OSError):  # it has ended meanwhile
+            line = _command_line(pid)
+            local = any(os.path.basename(word) == "assize.py" for word in line[:3])
+            if not local and typed_words(line)[:2] in SERVERS and Path(line[0]).parent.parent.resolve() == home:
+                found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return [pid for pid, parent in found.items() if parent not in found]
+
+
+def _processes() -> list[int]:
+    return sorted(int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit())
 
 
 def _units() -> list[tuple[str, int]]:
@@ -159,7 +198,7 @@ def typed_words(line: Sequence[str]) -> tuple[str, ...]:
 
 def doctor_words(words: Sequence[str]) -> tuple[str, ...]:
     """Returns the command that examines what a daemon needs. PURE."""
-    verb, options = tuple(words[:2]), tuple(words[2:])
+    verb, options = tuple(words[:2]), tuple(word for word in words[2:] if word != "--dry-run")
     if verb == ("worker", "fleet"):
         return (*verb, *(word for word in options if word != "--json"), "--check")
     return (*DOCTORS[verb], *options) if verb in DOCTORS else ("version",)
@@ -231,7 +270,7 @@ def start_daemon(daemon: RunningDaemon, link: Path) -> RunningDaemon:
         _systemctl("start", daemon.unit)
         shown = _systemctl("show", "--property=MainPID", "--value", daemon.unit).strip()
         return replace(daemon, pid=int(shown) if shown.isdigit() else 0)
-    output = daemon.output or str(Path(daemon.health).with_name("assize.log"))
+    output = daemon.output or str((Path(daemon.health).parent if daemon.health else Path(daemon.folder)) / "assize.log")
     with accessing(f"write {output}"), open(output, "ab") as log:
         process = subprocess.Popen(
             [str(link / "bin" / "assize"), *daemon.words],
@@ -264,6 +303,8 @@ def await_start(daemon: RunningDaemon, most_seconds: float) -> None:
 
 def runs_already(daemon: RunningDaemon) -> bool:
     """Returns whether a daemon that was drained runs again; a unit is left to systemd, which starts it but once."""
+    if not daemon.unit and not daemon.health:
+        return any(pid != daemon.pid and _is_process_of(daemon, pid) and _is_in(daemon, pid) for pid in _processes())
     pid = _pid_in(daemon.health)
     return pid != daemon.pid and _is_process_of(daemon, pid)
 
@@ -279,6 +320,12 @@ def _is_process_of(daemon: RunningDaemon, pid: int) -> bool:
     except OSError:
         return False
     return _lives(pid) and typed_words(line) == daemon.words
+
+
+def _is_in(daemon: RunningDaemon, pid: int) -> bool:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/cwd") == daemon.folder
+    return False
 
 
 def _command_line(pid: int) -> list[str]:

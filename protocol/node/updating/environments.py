@@ -25,12 +25,14 @@ from protocol.errors import Misconfigured, Rejected, accessing
 
 NAME = "assize"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!]{0,63}")
+_MADE = re.compile(r"-\d{8}T\d{6}$")
+"""Suffix that ``make_environment`` adds to the name of the link."""
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _OF_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
 def environment_link() -> Path:
-    """Returns the environment that this process runs in, by the path that it was started by.
+    """Returns the environment that this process runs in: the link that names it, where there is one.
 
     Raises:
         Misconfigured: it runs in none.
@@ -39,7 +41,9 @@ def environment_link() -> Path:
         raise Misconfigured(
             "assize is not installed in a virtual environment of its own: make one, and install it there"
         )
-    return Path(sys.prefix)
+    running = Path(sys.prefix)
+    link = running.with_name(_MADE.sub("", running.name))
+    return link if link.is_symlink() and link.resolve() == running.resolve() else running
 
 
 def requirement_of(to: str | None, extras: Iterable[str]) -> str:
