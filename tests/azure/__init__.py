@@ -1,0 +1,1 @@
+"""Azure's storage emulator: the tests of uploads run over it by ``make azure``."""
