@@ -282,9 +282,8 @@ def try_role(image: Image, run: Container, layout: NetworkLayout) -> None:
     place = f"http://127.0.0.1:{port}" if server else variables.get("ASSIZE_TRAINER_STATE_DIR", STATE)
     if image.target == "trainer":
         end_trainer()
-    if image.target != "relay":
-        examined = run(f"assize {words[0]} doctor", **variables)
-        image.note("doctor", examined.returncode == 0, examined.stdout + examined.stderr)
+    examined = run(f"assize {words[0]} doctor", **variables)
+    image.note("doctor", examined.returncode == 0, examined.stdout + examined.stderr)
     healthy = run(HEALTHY.format(most=HEALTHY_SECONDS, words=" ".join(words), place=place), **variables)
     image.note("health", healthy.returncode == 0, healthy.stdout + healthy.stderr)
 

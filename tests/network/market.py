@@ -36,7 +36,7 @@ HOSTS = (
     Host("auditor"),
 )
 """Eight, and the auditor's. The chain's host has the ledger and the third validator as well."""
-VERSIONS_SECONDS = 1_500.0
+VERSIONS_SECONDS = 1_200.0
 LOOK_SECONDS = 5.0
 
 PROVIDER = """
@@ -215,4 +215,4 @@ class Market:
         """Has the auditor audit, from the RPC and the address file; returns "ok", or what was found."""
         auditor = self.people["auditor"]
         shown = auditor.types(auditor.says("ledger", OTHER, 0))
-        return "ok" if "ok" in shown else shown[-500:]
+        return "ok" if "audit ok" in shown else shown[-500:]
