@@ -262,5 +262,11 @@ def test_a_role_that_is_told_to_end_has_the_time_that_it_takes(role: str) -> Non
     assert told[0] == told[1]
 
 
+def test_a_unit_tells_its_main_process_alone_to_end_as_a_second_signal_drops_jobs() -> None:
+    hardening = DEPLOY / "systemd" / "assize-.service.d" / "10-hardening.conf"
+    assert "KillMode=mixed" in hardening.read_text().splitlines()
+    assert not any("KillMode" in unit.read_text() for unit in UNITS)
+
+
 def test_a_service_that_keeps_sockets_in_tmp_may_write_there() -> None:
     assert all("/tmp" in COMPOSE["services"][name]["tmpfs"] for name in COMPOSE["services"] if name != "valkey")
