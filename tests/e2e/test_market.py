@@ -53,6 +53,7 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert left == []
 
 
+@pytest.mark.long
 def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
     auditor: Path, network: Network, tmp_path: Path
 ) -> None:
