@@ -147,8 +147,8 @@ def point_link(link: Path, environment: Path) -> None:
 
 def remove_older(link: Path, kept: Iterable[Path]) -> None:
     """Removes environments that earlier updates made beside a link, except ``kept``."""
-    made = re.compile(re.escape(link.name) + r"-\d{8}T\d{6}")
     spared = {each.resolve() for each in kept}
     for folder in link.parent.iterdir():
-        if made.fullmatch(folder.name) and folder.is_dir() and folder.resolve() not in spared:
+        made = folder.name != link.name == _MADE.sub("", folder.name)
+        if made and folder.is_dir() and folder.resolve() not in spared:
             shutil.rmtree(folder, ignore_errors=True)
