@@ -46,10 +46,12 @@ class Store:
                 with connection, suppress(OSError):
                     asked = connection.recv(65536).decode()
                     if "/moved/" in asked:
-                        there = f"Location: http://127.0.0.1:{self.port}/0x{HEAD.root.hex()}"
-                        connection.sendall(f"HTTP/1.1 302 Found\r\n{there}\r\nContent-Length: 0\r\n\r\n".encode())
+                        line, body = f"302 Found\r\nLocation: http://127.0.0.1:{self.port}/0x{HEAD.root.hex()}", b""
                     else:
-                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BLOB), BLOB))
+                        line, body = "200 OK", BLOB
+                    # Each connection takes one request, and says so, lest the client send its next one on it.
+                    ends = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    connection.sendall(f"HTTP/1.1 {line}\r\n{ends}".encode() + body)
 
     def close(self) -> None:
         self._listener.close()
