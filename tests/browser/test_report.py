@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from ledger.commands.requester import app
 from tests.browser.conftest import Reader, served
-from tests.browser.test_pages import AXE, BY_LOOKS, EVERY_RULE, PICTURES, WIDTHS, look_at, violations
+from tests.browser.test_pages import look_at, looks_sound
 from tests.ledger.scenario import Story
 from tests.ledger.shown import Shown, shown
 
@@ -72,16 +71,7 @@ def test_the_report_is_one_file_that_loads_nothing(
 def test_the_report_is_sound_to_look_at(written: Path, reading: Callable[..., Reader]) -> None:
     page = reading("file://").page
     page.goto(written.as_uri())
-    page.evaluate(AXE.read_text())
-    assert not violations(page, {"type": "tag", "values": EVERY_RULE})
-    for scheme, (width, pixels) in itertools.product(("light", "dark"), WIDTHS.items()):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.set_viewport_size({"width": pixels, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-        assert not violations(page, {"type": "rule", "values": BY_LOOKS})
-        folder = PICTURES / f"{scheme}-{width}"
-        folder.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=folder / "report.jpg", type="jpeg", quality=70, full_page=True)
+    looks_sound(page, "report")
 
 
 def test_the_runs_page_shows_rewards_and_completions(
