@@ -15,7 +15,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests azure valkey abi lines clean
+.PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages pictures bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests azure valkey abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2; DTYPE=bfloat16)"
 	@echo "make test            set up, run every test and check"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-mirror    from the chain's events to committed rows, ours, web3.py's usual ways, Ponder   (RUNS=1)"
 	@echo "make bench-ledger    a million events: the ledger's memory, and how long it takes to answer   (EVENTS=100000)"
 	@echo "make bench-pages     every page of the ledger's explorer, cold and warm, and its size   (EVENTS=100000)"
+	@echo "make pictures        every page in a browser, in light and dark, on a phone and on a desk, into .pictures"
 	@echo "make bench-live      a thousand streams of the ledger's new blocks: how late, and its memory   (STREAMS=100 SECONDS=10)"
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-scale     coordinator and ledger at 100, 300 and 1,000 nodes, 20 minutes each: how cost grows   (NODES=20 MINUTES=3)"
@@ -156,6 +157,10 @@ bench-ledger: .venv/.test contracts/node_modules/.stamp
 
 bench-pages: .venv/.test contracts/node_modules/.stamp $(EXPLORER)
 	@$(BIN)/python -m tests.bench.pages $(if $(EVENTS),--events $(EVENTS))
+
+pictures: .venv/.test .venv/browser/.stamp contracts/node_modules/.stamp $(EXPLORER)
+	@ASSIZE_PICTURES=$(CURDIR)/.pictures $(BIN)/python -m pytest tests/browser/test_pages.py tests/browser/test_report.py tests/browser/test_wallet.py
+	@echo "pictures of the pages are in .pictures"
 
 bench-live: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.live $(if $(STREAMS),--streams $(STREAMS)) $(if $(SECONDS),--seconds $(SECONDS))
