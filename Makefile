@@ -13,6 +13,7 @@ COMPILER := $(shell command -v c++ || command -v g++ || command -v clang++)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo calibrate test test-long test-update upgrade test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-pages pictures bench-live bench-scale bench-api bench-capture bench-power bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks bench-exact exact-class task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos evms alerts network contracts-coverage contracts-deep contracts-mutants contracts-slither wheel images manifests azure valkey abi lines clean
@@ -307,7 +308,8 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 
 # Procedural tasks; two of the packages are built by a C compiler, once.
 .venv/.reasoning: pyproject.toml deploy/constraints.txt | $(INSTALLED) $(filter .venv/.vllm $(TOPLOC),$(MAKECMDGOALS))
-	$(PIP) -c deploy/constraints.txt -e '.[reasoning]'
+	$(PIP) -c deploy/constraints.txt setuptools
+	$(PIP) -c deploy/constraints.txt --no-build-isolation -e '.[reasoning]'
 	@touch $@
 
 # Apart, since transformers takes another way wherever it finds accelerate.
