@@ -13,6 +13,7 @@ COMPILER := $(shell command -v c++ || command -v g++ || command -v clang++)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Many container images set it: each process would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -306,7 +307,7 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@
 
-# Procedural tasks; two of the packages are built by a C compiler, once.
+# Procedural tasks; two of the packages are built by a C compiler, once, and none in an environment of its own.
 .venv/.reasoning: pyproject.toml deploy/constraints.txt | $(INSTALLED) $(filter .venv/.vllm $(TOPLOC),$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) -c deploy/constraints.txt --no-build-isolation -e '.[reasoning]'

@@ -56,7 +56,7 @@ COMPILED = {
 """Tests of packages that have to be compiled, and the module; left out on machines without a compiler."""
 COMPILERS = ("c++", "g++", "clang++")
 FIRST = ("tests/e2e/test_market.py", "tests/validator/test_background.py", "tests/worker/test_vllm_engine.py")
-"""Files that take longest: begun first, they end beside the others, not after them."""
+"""Files that take long: begun first, they end beside the others, not after them."""
 TOKEN = 10**18
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
@@ -131,8 +131,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first; the order is otherwise that of the folders."""
-    items.sort(key=lambda item: item.path not in {ROOT / file for file in FIRST})
+    """Puts long files first; the order is otherwise that of the folders."""
+    first = {ROOT / file for file in FIRST}
+    items.sort(key=lambda item: item.path not in first)
 
 
 def pytest_collection_finish() -> None:
