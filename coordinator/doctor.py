@@ -19,6 +19,7 @@ from coordinator.settings import CoordinatorSettings, WebhookSettings
 from coordinator.store import look_at
 from coordinator.webhooks.sender import read_secret
 from protocol.amounts import tokens
+from protocol.certificates import certificate_authorities
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
@@ -81,7 +82,7 @@ def examine_store(settings: CoordinatorSettings) -> str:
         return "writes, reads and deletes"
     key = f"{INCOMING}/{root.hex()}"
     place = objects.sign_put(key, 60)
-    with reaching(place.partition("?")[0]), httpx.Client(timeout=10) as client:
+    with reaching(place.partition("?")[0]), httpx.Client(timeout=10, verify=certificate_authorities()) as client:
         status = client.put(place, content=data, headers=dict(objects.signed_headers)).status_code
     objects.delete([key])
     if status >= 300:

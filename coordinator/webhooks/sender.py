@@ -29,6 +29,7 @@ from coordinator.store import Store
 from coordinator.tables import HookDeliveryRow, HookEventRow, HookRow
 from coordinator.webhooks.events import HookEvent, body_of, event_id
 from coordinator.webhooks.outbox import HookOutbox
+from protocol.certificates import certificate_authorities
 from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import most_reserved
@@ -74,7 +75,7 @@ class Receiver:
         """Reads the secret. Raises ``Misconfigured`` if there is none."""
         self.webhook = webhook
         self._secret = read_secret(webhook.secret_file)
-        self._client = bounded(httpx.Client(follow_redirects=False))
+        self._client = bounded(httpx.Client(follow_redirects=False, verify=certificate_authorities()))
 
     def post(self, identity: str, body: str) -> int:
         """Posts an event; returns the status of the answer. Raises ``Unavailable`` if there is none in time."""

@@ -20,6 +20,7 @@ import structlog
 from protocol.broadcast.object_store import ObjectStore
 from protocol.broadcast.ranges import RangeBuffer, RangeClient
 from protocol.broadcast.traffic import Pacer
+from protocol.certificates import certificate_authorities
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import NotThere, is_http, pieces, reaching
@@ -86,7 +87,8 @@ class Sources:
         self._pacer = Pacer(most_bytes_per_second)
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
         self._ranges = RangeClient()
-        self._client = bounded(httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits))
+        timeout = httpx.Timeout(15.0, connect=3.0)
+        self._client = bounded(httpx.Client(timeout=timeout, limits=limits, verify=certificate_authorities()))
 
     @property
     def urls(self) -> list[str]:

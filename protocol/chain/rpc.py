@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
+from protocol.certificates import certificate_authorities
 from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Unavailable
 from protocol.masking import masked
@@ -64,7 +65,8 @@ class Rpc:
     ) -> None:
         self.url = url
         self._timeout_seconds = timeout_seconds
-        self._http = bounded(httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport))
+        verify = certificate_authorities()
+        self._http = bounded(httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport, verify=verify))
         self._ids = itertools.count(1)
         self.round_trips = 0
 

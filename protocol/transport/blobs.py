@@ -10,6 +10,7 @@ To add a store, implement `Blobs` and register its URL scheme in `SCHEMES`.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -21,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from protocol.certificates import certificate_authorities
 from protocol.deadlines import bounded, within
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
@@ -289,8 +291,9 @@ class BlobStores:
     def __init__(self, timeout_seconds: float = 10.0, trusted: Callable[[], Iterable[str]] = tuple) -> None:
         timeout = httpx.Timeout(timeout_seconds, connect=3.0)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)  # callers' threads bound them
-        self._client = bounded(httpx.Client(timeout=timeout, limits=limits, follow_redirects=False))
-        direct = httpx.Client(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
+        client = functools.partial(httpx.Client, timeout=timeout, limits=limits, verify=certificate_authorities())
+        self._client = bounded(client(follow_redirects=False))
+        direct = client(follow_redirects=False, trust_env=False)
         self._public_client = bounded(public_only(direct))
         self._trusted = trusted
         self._lock = threading.Lock()

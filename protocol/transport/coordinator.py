@@ -15,6 +15,7 @@ from typing import TypeVar
 import httpx
 from pydantic import ValidationError
 
+from protocol.certificates import certificate_authorities
 from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
@@ -65,7 +66,7 @@ class CoordinatorClient:
             raise Misconfigured(f"invalid coordinator URL {base_url!r}: expected http(s)://host")
         self.base_url = base_url.rstrip("/")
         self._signer, self._chain_id, self._rounds, self._run = signer, chain_id, rounds_address, run
-        self._client = bounded(httpx.Client())
+        self._client = bounded(httpx.Client(verify=certificate_authorities()))
 
     @property
     def artifacts_uri(self) -> str:
