@@ -83,11 +83,14 @@ def typed_here(line: list[str], environment: Mapping[str, str], stdin: str | byt
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
+        gc.disable()  # what the command makes stays young, so collecting it looks through nothing else
         try:
             front_door(line)(line)
         except SystemExit as left:
             code = left.code or 0
+        finally:
+            gc.enable()
         if code:
-            gc.collect()
+            gc.collect(0)
     assert isinstance(code, int)
     return Typed(code, out.getvalue(), err.getvalue())
