@@ -301,10 +301,11 @@ abi: .venv/.test contracts/node_modules/.stamp
 	|| $(PIP) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
-# Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
+# Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once. Debugging
+# symbols, which Python's own flags ask for, would take a third of that time again.
 $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
-	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	CFLAGS=-g0 $(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@
 
 # Procedural tasks; two of the packages are built by a C compiler, once, and none in an environment of its own.
