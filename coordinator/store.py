@@ -31,7 +31,7 @@ TURN_SECONDS = 60.0
 IDLE_SECONDS = 5
 """Longest pause in a transaction that is checked, after which PostgreSQL ends it."""
 
-NAME, PRAGMAS = "the coordinator's database", ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+NAME, PRAGMAS = "the coordinator's database", ("synchronous=FULL", "foreign_keys=ON")
 
 
 class Store:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from protocol.errors import Unavailable
+from protocol.write_ahead import use_write_ahead_log
 
 LIBPQ_WAITS = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2}
 """Longest waits for a PostgreSQL server that a network has cut off: seconds, but milliseconds for ``tcp_user_timeout``.
@@ -43,7 +44,7 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
     Args:
         url: the database's URL.
         busy_seconds: longest wait for another process's write to SQLite.
-        pragmas: set on each connection to SQLite.
+        pragmas: set on each connection to SQLite, which has a write-ahead log besides.
     """
     if not url.startswith("sqlite"):
         parsed = make_url(url)
@@ -56,6 +57,7 @@ def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine
         connection.isolation_level = None  # transactions are begun below, not by the driver
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
+        use_write_ahead_log(connection, busy_seconds)
 
     def begin(connection: Any) -> None:
         writes = connection.get_execution_options().get("writes")

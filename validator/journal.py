@@ -17,6 +17,7 @@ from pathlib import Path
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.votes import Vote
+from protocol.write_ahead import use_write_ahead_log
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS votes (
@@ -61,7 +62,7 @@ class VoteJournal:
         try:
             self._evidence.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(directory / "votes.sqlite", isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._db)
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:

@@ -25,7 +25,7 @@ BUSY_SECONDS = 30
 CLOSE_SECONDS = 5.0
 """Longest wait of a closing database for those that read it."""
 
-PRAGMAS = ("page_size=16384", "cache_size=-16000", "journal_mode=WAL", "synchronous=NORMAL")
+PRAGMAS = ("page_size=16384", "cache_size=-16000", "synchronous=NORMAL")
 """Larger pages are fewer to write; the cache, in kibibytes, holds what a step changes and queries read again."""
 
 PASSWORD = re.compile(r"(://[^/@:]*):[^@/]*@")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 from contextlib import closing
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -91,19 +93,24 @@ def test_columns_of_a_later_revision_do_not_stop_this_version(tmp_path: Path) ->
         session.add(RulesRow(hash=b"\x01" * 32, body=b"{}"))
 
 
-def test_processes_that_start_at_once_wait_for_the_one_that_migrates(database: str) -> None:
-    fork = multiprocessing.get_context("fork")
-    said, together = fork.SimpleQueue(), fork.Barrier(2)
-
-    def start() -> None:
-        together.wait(60)
+def started(database: str, together: Barrier, said: Queue[str]) -> None:
+    """A process that opens its store at the same moment as another."""
+    together.wait(60)
+    try:
         with closing(Store(database)) as store:
             said.put(store.migrated)
+    except BaseException as error:
+        said.put(repr(error))
+        raise
 
-    both = [fork.Process(target=start) for _ in range(2)]
+
+def test_processes_that_start_at_once_wait_for_the_one_that_migrates(database: str) -> None:
+    apart = multiprocessing.get_context("spawn")
+    said, together = apart.Queue(), apart.Barrier(2)
+    both = [apart.Process(target=started, args=(database, together, said)) for _ in range(2)]
     for each in both:
         each.start()
-    told = sorted(said.get() for _ in both)
+    told = sorted(said.get(timeout=120) for _ in both)
     for each in both:
         each.join(60)
     at = f"at revision {', '.join(newest())}"

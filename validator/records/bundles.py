@@ -20,6 +20,7 @@ import structlog
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.evidence import parse_signed
+from protocol.write_ahead import use_write_ahead_log
 from validator.records.record import Bundle, NamedBundle, Ratios, SettledRound, ratios_of
 from validator.retrying import RetriedFetch
 
@@ -78,7 +79,7 @@ class Bundles:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(directory / "history.sqlite", isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._db)
             self._db.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(f"cannot write the evidence of settled rounds to {directory}: {error}") from error

@@ -17,6 +17,7 @@ import structlog
 
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire.rewards import Rewards, parse_rewards
+from protocol.write_ahead import use_write_ahead_log
 from validator.records.rewards import SampledGroup
 
 _SCHEMA = """
@@ -47,7 +48,7 @@ class RewardStore:
                 directory.mkdir(parents=True, exist_ok=True)
             place = ":memory:" if directory is None else directory / "rewards.sqlite"
             self._db = sqlite3.connect(place, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._db)
             self._db.executescript(_SCHEMA)
             self._db.execute("INSERT OR IGNORE INTO secret VALUES (0, ?)", (secrets.token_bytes(32),))
             self.secret: bytes

@@ -18,6 +18,7 @@ from typing import Any
 
 from protocol.chain.writing.calls import Call
 from protocol.errors import Misconfigured, Unavailable
+from protocol.write_ahead import use_write_ahead_log
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS belongs (to_whom TEXT PRIMARY KEY);
@@ -85,7 +86,7 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Connection)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._db)
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(SCHEMA)
             self._db.execute("INSERT INTO belongs SELECT ? WHERE NOT EXISTS (SELECT * FROM belongs)", (to_whom,))

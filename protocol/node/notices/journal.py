@@ -21,6 +21,7 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.node.notices.conditions import Conditions
 from protocol.node.notices.fold import Followed
 from protocol.node.notices.notice import Notice, NoticeKind
+from protocol.write_ahead import use_write_ahead_log
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS places (block INTEGER PRIMARY KEY, cursor TEXT NOT NULL, followed TEXT NOT NULL) STRICT;
@@ -60,7 +61,7 @@ class NoticeJournal:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(directory / "notices.sqlite", isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
+            use_write_ahead_log(self._db)
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
