@@ -308,7 +308,8 @@ def test_a_disk_that_fills_up_stops_a_transaction_before_it_is_sent(desk: Desk, 
     done = on_a_full_disk(desk, *DRIP)
     assert done.code == 2, done.err
     (said,) = done.err.splitlines()
-    assert "cannot use the journal of sent transactions: disk I/O error" in said
+    (journal,) = (desk.folder / "state").glob("*.sqlite")
+    assert said == f"assize: cannot write the journal {journal}: disk I/O error"
     assert balance(desk, chain) == TOKEN
 
 
