@@ -99,7 +99,7 @@ def started(database: str, together: Barrier, said: Queue[str]) -> None:
     try:
         with closing(Store(database)) as store:
             said.put(store.migrated)
-    except BaseException as error:
+    except Exception as error:
         said.put(repr(error))
         raise
 

@@ -345,9 +345,11 @@ def test_earnings_are_summed_by_day(round_shown: Shown, database: Database, told
         assert credits_by_day(connection, node=round_shown.story.cheat.node) == ()
     assert sum(day.came for day in days) == sum(day.came for day in moved) > sum(day.went for day in moved) > 0
     assert abs((days[-1].day - datetime.now(UTC).date()).days) <= 1
+    assert days[-1].before == moved[-1].before == 0
+    assert max(len(days), len(moved)) <= 2  # two, where the chain's midnight fell within the round
     for path, shown_days in ((f"/nodes/{honest.node}", days), (f"/credits/{honest.owner.address}", moved)):
         page = seen(told, path)
-        for day in shown_days:  # two, where the chain's midnight fell within the round
+        for day in shown_days:
             assert f'<data value="{day.before}">{day.day}</data>' in page
 
 
