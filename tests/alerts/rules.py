@@ -17,7 +17,7 @@ LEAST_FOR_SECONDS, LEAST_RANGE_SECONDS = 2, 10
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _RANGE = re.compile(r"\[(\d+)([smhd])\]")
-_AGE = re.compile(r"(time\(\) - \w+ > )(\d+)")
+_AGE = re.compile(r"(time\(\) - \w+(?:\{[^}]*\})? > )(\d+)")
 
 
 def shortened(path: Path = RULES, factor: int = TIMES_SHORTER) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from deploy.watching.dashboards import DASHBOARDS, FOLDER, as_file
 from deploy.watching.metrics import ROOT, TABLE, metrics, named_in, table
 from protocol.errors import Misconfigured
 from protocol.node import console
+from tests.alerts.rules import TIMES_SHORTER, shortened
 
 METRICS = metrics()
 SERIES = {name: metric for metric in METRICS for name in metric.series}
@@ -44,6 +45,18 @@ def headings(page: Path) -> set[str]:
     """The anchors of a page's headings."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in found}
+
+
+def test_make_alerts_shortens_every_age_that_a_rule_compares() -> None:
+    age, ages = re.compile(r"time\(\) - [^>]+> (\d+)"), 0
+    shorter = [rule["expr"] for group in shortened()["groups"] for rule in group["rules"]]
+    for rule, short in zip(RULES, shorter, strict=True):
+        full = [int(seconds) for seconds in age.findall(rule["expr"])]
+        left = [int(seconds) for seconds in age.findall(short)]
+        assert len(full) == rule["expr"].count("time()"), rule["alert"]
+        assert left == [each // TIMES_SHORTER for each in full], rule["alert"]
+        ages += len(full)
+    assert ages > 0, "no rule compares an age"
 
 
 def test_the_table_has_a_line_for_each_metric_and_a_metric_for_each_line() -> None:
