@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from protocol.certificates import certificate_authorities
 from protocol.deadlines import left
 from protocol.errors import Rejected, Unavailable
 
@@ -163,8 +164,7 @@ def _connection(url: str) -> http.client.HTTPConnection:
     split = urlsplit(url)
     if split.scheme != "https":
         return _Plain(split.hostname or "", split.port, timeout=CONNECT_SECONDS)
-    context = ssl.create_default_context()
-    context.sslsocket_class = _SecureSocket
+    context = certificate_authorities(_SecureSocket)
     return http.client.HTTPSConnection(split.hostname or "", split.port, timeout=CONNECT_SECONDS, context=context)
 
 
