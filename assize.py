@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from protocol.garbage import collect_seldom_while_loading
+
 if TYPE_CHECKING:
     import typer
 
@@ -132,6 +134,7 @@ def interrupted(*_: Any) -> None:
 
 def main() -> None:
     """Runs the command line."""
+    collect_seldom_while_loading()
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else a shell has it ignored
     if heard:
         signal.signal(signal.SIGINT, interrupted)

@@ -31,6 +31,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.garbage import collect_as_usual
 from protocol.node.activity import Activity
 
 TICKS = Counter("assize_ticks", "Ticks of the loop", ["daemon", "outcome"])
@@ -134,6 +135,7 @@ class Daemon:
     def run(self) -> int:
         """Ticks until stopped and returns the exit code: 0 when stopped, 2 after ``Misconfigured``."""
         self._listen()
+        collect_as_usual()
         self._log.info("started", pid=os.getpid())
         LAST_TICK.labels(self.name).set_to_current_time()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.garbage import LOADING, USUAL
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon, backoff_seconds
 from tests.conftest import ROOT
@@ -77,6 +79,22 @@ def test_a_loop_that_never_ends_a_tick_shows_when_it_started() -> None:
     thread.join()
     assert shown is not None
     assert shown >= before
+
+
+def test_garbage_is_collected_as_usual_once_the_loop_runs() -> None:
+    found, before = list[tuple[int, int, int]](), gc.get_threshold()
+
+    def tick() -> None:
+        found.append(gc.get_threshold())
+        daemon.stop()
+
+    daemon = Daemon("collecting", tick, 1)
+    gc.set_threshold(*LOADING)
+    try:
+        daemon.run()
+    finally:
+        gc.set_threshold(*before)
+    assert found == [USUAL]
 
 
 def test_misconfiguration_ends_the_loop_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
