@@ -8,15 +8,15 @@ from __future__ import annotations
 import atexit
 import gc
 
-USUAL = (700, 10, 10)
+USUAL = gc.get_threshold()
 """Python's own: objects made between two collections of the youngest, and how often these lead to older ones."""
-LOADING = (10_000, 10, 10)
+LOADING = (10_000, *USUAL[1:])
 RARELY = 300
 """Collections of the second generation between two of all three."""
 
 
 def collect_seldom_while_loading() -> None:
-    """Looks for garbage a tenth as often, until `collect_as_usual`, and not once more as the process ends."""
+    """Looks for garbage once in 10,000 new objects, until `collect_as_usual`, and not once more as the process ends."""
     gc.set_threshold(*LOADING)
     atexit.register(gc.freeze)
 

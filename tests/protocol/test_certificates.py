@@ -60,7 +60,7 @@ def test_small_answers_and_chunks_come_once_the_authority_is_named(
     assert answered[0] == bytes(chunk.received) == CHUNK
 
 
-def test_a_server_of_an_unknown_authority_gets_no_request(secure: tuple[str, Path]) -> None:
+def test_a_server_of_an_unknown_authority_is_not_read(secure: tuple[str, Path]) -> None:
     url, _ = secure
     with closing(Sources([url])) as sources:
         with pytest.raises(Unavailable, match=f"{url} does not answer: .*"):
