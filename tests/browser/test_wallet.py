@@ -193,8 +193,13 @@ def test_a_verdict_is_appealed_within_the_limit_that_the_reader_sets(
     owner.check(path, "appeal", deposit="1")
     for button in STEPS:
         owner.sign("appeal", button)
+    appeal = owner.page.locator("dt", has_text="Appeal").locator("+ dd")
+    expect(appeal).to_be_visible()
     owner.sees("appeal", "Done in block")
-    assert chain().appeal_of(dispute.round, 6)
+    expect(appeal).to_have_text(str(chain().appeal_of(dispute.round, 6)))
+    owner.reader.open(path)
+    expect(owner.page.locator("#actions")).to_contain_text("Its verdict was appealed against, which can be done once.")
+    assert not owner.reader.problems
 
 
 def test_an_answer_other_than_the_form_never_reaches_the_wallet(
