@@ -210,8 +210,8 @@ def test_jobs_replaced_in_their_store_condemn_only_before_the_juror_that_measure
 ) -> None:
     one_round = Sequential(sigma=1e-4, false_alarm=0.5, horizon_jobs=1)
     scene = make_scene(rules=lenient(one_round), validators=4, committee=1)
-    first = judged(scene, slightly_off)
-    scene.settle(first)
+    suspect(scene, slightly_off)
+    measured = max(scene.followed)
     for path in (scene.files / "artifacts").iterdir():
         path.write_bytes(b"junk")
     opened = scene.open()
@@ -220,7 +220,7 @@ def test_jobs_replaced_in_their_store_condemn_only_before_the_juror_that_measure
     for _ in range(40):  # every juror judges the new jobs; then the time to replay the old ones runs out
         scene.tick()
     scene.tick_until(opened.round, State.TALLIED, 60, late=True)
-    (witness,) = reasons_by_juror(scene, first.round)
+    (witness,) = reasons_by_juror(scene, measured)
     # A juror that has not read all of the record by the deadline abstains, and another is drawn.
     revealed = [vote for vote in scene.reveals() if vote.round == opened.round]
     *abstained, last = sorted(revealed, key=lambda vote: vote.attempt)
