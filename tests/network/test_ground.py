@@ -15,10 +15,11 @@ from tests.conftest import ROOT, until
 from tests.network.ground import forbidden, missing_programs
 
 LAY = """
-import sys, time
+import signal, sys, time
 from tests.network.ground import ground
 from tests.network.plan import Host, Plan
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 with ground(lambda prefix: Plan((Host("a", (8000,)), Host("b")), prefix), separate=sys.argv[1] == "1") as laid:
     laid.start("a", "server", (sys.executable, "-m", "http.server", "8000", "--bind", laid.plan.own("a")))
     laid.start("b", "orphan", ("bash", "-c", "setsid sleep 1000 & sleep 1000"))
