@@ -161,8 +161,11 @@ def build(target: str, as_built: bool) -> Image:
 
 
 def output(words: list[str]) -> str:
-    """Returns the output of a command that must not fail."""
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    """Returns the output of a command; raises ``SystemExit`` with its words if it fails."""
+    ran = subprocess.run(words, capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"assize: {' '.join(words)} failed: {ran.stderr.strip()[-300:]}")
+    return ran.stdout
 
 
 @dataclass(frozen=True, slots=True)
