@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
@@ -42,10 +43,13 @@ def indexer_at_its_writes(network: Network) -> list[str]:
 
 
 def _forget_ledger(network: Network) -> None:
-    """Ends the ledger and drops its database: it begins from nothing when it is started again."""
+    """Ends the ledger and drops its database and its files: it begins from nothing when it is started again."""
     network.supervisor.end("ledger")
     for path in network.layout.root.glob("ledger.db*"):
-        path.unlink()
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _indexer_killed(network: Network, seconds: float) -> list[str]:
