@@ -1,4 +1,4 @@
-"""Certificate authorities that HTTPS servers are checked against: certifi's, or those of ``SSL_CERT_FILE``."""
+"""Certificate authorities that HTTPS servers are checked against: certifi's, or those of ``SSL_CERT_FILE`` alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import ssl
 
 import httpx
+
+from protocol.errors import Misconfigured
 
 
 @functools.cache
@@ -16,7 +18,14 @@ def certificate_authorities(sockets: type[ssl.SSLSocket] = ssl.SSLSocket) -> ssl
 
     Args:
         sockets: the class of the sockets it makes.
+
+    Raises:
+        Misconfigured: the variable names a file without certificates.
     """
-    context = httpx.create_ssl_context()
+    try:
+        context = httpx.create_ssl_context()
+    except OSError as error:
+        told = "SSL_CERT_FILE or SSL_CERT_DIR"
+        raise Misconfigured(f"invalid {told}: expected a file of certificates in PEM: {error}") from error
     context.sslsocket_class = sockets
     return context

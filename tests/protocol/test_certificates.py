@@ -16,7 +16,7 @@ import trustme
 from protocol.broadcast.ranges import RangeBuffer
 from protocol.broadcast.sources import Sources
 from protocol.certificates import certificate_authorities
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 
 CHUNK = bytes(range(256)) * 4096
 
@@ -67,3 +67,16 @@ def test_a_server_of_an_unknown_authority_is_not_read(secure: tuple[str, Path]) 
             sources.get(url, "/chunk", len(CHUNK))
         with pytest.raises(Unavailable, match=f"{url} does not answer: .*"):
             sources.download(url, "/chunk", RangeBuffer(memoryview(bytearray(len(CHUNK)))))
+
+
+@pytest.mark.parametrize("contents", [None, b"", b"no certificate"])
+def test_a_file_without_authorities_is_refused_in_a_sentence(
+    contents: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "authorities.pem"
+    if contents is not None:
+        path.write_bytes(contents)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    certificate_authorities.cache_clear()
+    with pytest.raises(Misconfigured, match="invalid SSL_CERT_FILE"):
+        certificate_authorities()
