@@ -17,6 +17,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from protocol.errors import Unavailable
+from protocol.garbage import collect_as_usual
 
 log = structlog.get_logger()
 
@@ -55,6 +56,7 @@ def connect(app: Celery, queue_url: str, seconds: float, **options: object) -> N
 
 def take_orders(app: Celery, queues: Sequence[str]) -> int:
     """Takes orders until stopped, finishing the current one; returns the exit code."""
+    collect_as_usual()
     worker_ready.connect(lambda **_: log.info("started", pid=os.getpid()), weak=False)
     worker = app.Worker(
         pool="solo",
