@@ -25,7 +25,6 @@ def certificate_authorities(sockets: type[ssl.SSLSocket] = ssl.SSLSocket) -> ssl
     try:
         context = httpx.create_ssl_context()
     except OSError as error:
-        told = "SSL_CERT_FILE or SSL_CERT_DIR"
-        raise Misconfigured(f"invalid {told}: expected a file of certificates in PEM: {error}") from error
+        raise Misconfigured(f"invalid SSL_CERT_FILE: expected certificates in PEM: {error}") from error
     context.sslsocket_class = sockets
     return context
