@@ -19,6 +19,7 @@ def use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float = 5.
     ends = time.monotonic() + busy_seconds
     while True:
         try:
+            # A subclass may raise errors of its own, which carry no code.
             sqlite3.Connection.execute(connection, "PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
