@@ -62,8 +62,9 @@ HEALTHY_SECONDS = 300
 HEALTHY = """
 timeout -k 5 {most} assize {words} >/tmp/log 2>&1 & daemon=$!
 until assize health {place} 2>/tmp/said; do
-    kill -0 $daemon 2>/dev/null || {{ tail -n 3 /tmp/log; exit 1; }}
-    sleep 1
+    kill -0 $daemon 2>/dev/null && sleep 1 && continue
+    wait $daemon; echo "daemon: exit code $?"; cat /tmp/said; tail -n 3 /tmp/log
+    exit 1
 done
 kill $daemon; wait $daemon; exit 0
 """
