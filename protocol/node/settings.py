@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import AfterValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -47,6 +48,23 @@ def _amount(text: str) -> str:
 
 AmountText = Annotated[str, AfterValidator(_amount)]
 """An amount as ``protocol.amounts`` reads it."""
+
+
+class _Variables(EnvSettingsSource):
+    """Variables; one that has to be JSON and is not is named, in place of an error of the library's own."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError as error:
+            name = f"{self.env_prefix}{field_name}".upper()
+            raise Misconfigured(
+                f'settings: {name}: expected JSON, quoted where a shell reads it: {name}=\'["A", "B"]\''
+            ) from error
+
+
+class _SettingsFile(_Variables, DotEnvSettingsSource):
+    """Those of a file."""
 
 
 class NodeSettings(BaseSettings):
@@ -93,7 +111,8 @@ class NodeSettings(BaseSettings):
             InitSettingsSource(settings_cls, {name: found.value for name, found in values.items()})
             for values in (of_chosen_network(profile), of_profile(profile, cls.service(), cls.model_fields))
         )
-        return init_settings, env_settings, chosen, dotenv_settings, rest
+        in_file = _SettingsFile(settings_cls, env_file=cast(DotEnvSettingsSource, dotenv_settings).env_file)
+        return init_settings, _Variables(settings_cls), chosen, in_file, rest
 
     @classmethod
     def service(cls) -> str:
@@ -105,19 +124,19 @@ class NodeSettings(BaseSettings):
         """Returns the settings that are not defaults as they are written, and where each comes from.
 
         Raises:
-            Misconfigured: as ``read``, of names.
+            Misconfigured: as ``read``, of names and of what is not JSON.
         """
         prefix = str(cls.model_config.get("env_prefix", ""))
         _refuse_unknown(prefix, set(cls.model_fields))
         profile = Profile.current()
-        in_file = DotEnvSettingsSource(cls, env_file=env_file)() if env_file is not None else {}
+        in_file = _SettingsFile(cls, env_file=env_file)() if env_file is not None else {}
         return (
             of_profile(profile, cls.service(), cls.model_fields)
             | {name: PlacedValue(value, str(env_file)) for name, value in in_file.items()}
             | of_chosen_network(profile)
             | {
                 name: PlacedValue(value, f"variable {prefix.upper()}{name.upper()}")
-                for name, value in EnvSettingsSource(cls)().items()
+                for name, value in _Variables(cls)().items()
             }
         )
 

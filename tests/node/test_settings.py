@@ -16,6 +16,7 @@ class PloughSettings(NodeSettings):
     model_config = settings_config("ASSIZE_PLOUGH_")
 
     furrows: int = 3
+    fields: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -57,6 +58,29 @@ def test_a_misspelt_one_is_refused_in_a_file(needed: Path) -> None:
 def test_one_of_the_wrong_kind_is_refused(needed: Path) -> None:
     with pytest.raises(Misconfigured, match="ASSIZE_PLOUGH_FURROWS: "):
         PloughSettings.read(furrows="many")
+
+
+UNQUOTED = "[http://north.example:8730]"
+
+
+def test_a_list_whose_quotes_a_shell_took_is_refused(needed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSIZE_PLOUGH_FIELDS", UNQUOTED)
+    for read in (PloughSettings.read, PloughSettings.stated):
+        with pytest.raises(Misconfigured, match="ASSIZE_PLOUGH_FIELDS: expected JSON, quoted"):
+            read()
+
+
+def test_a_list_without_quotes_is_refused_in_a_file(needed: Path) -> None:
+    (needed / "env").write_text(f"ASSIZE_PLOUGH_FIELDS={UNQUOTED}\n")
+    with pytest.raises(Misconfigured, match="ASSIZE_PLOUGH_FIELDS: expected JSON, quoted"):
+        PloughSettings.read(needed / "env")
+
+
+def test_a_list_is_read_from_the_environment_and_from_a_file(needed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (needed / "env").write_text("""ASSIZE_PLOUGH_FIELDS='["north", "south"]'\n""")
+    assert PloughSettings.read(needed / "env").fields == ("north", "south")
+    monkeypatch.setenv("ASSIZE_PLOUGH_FIELDS", '["west"]')
+    assert PloughSettings.read(needed / "env").fields == ("west",)
 
 
 def test_the_wallet_is_the_one_they_name(needed: Path) -> None:
