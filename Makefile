@@ -66,7 +66,7 @@ help:
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
 	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
-	@echo "make wheel           the wheel in dist/, tried in an empty environment: every command's help"
+	@echo "make wheel           the wheel in dist/, tried in an empty environment: every role's help"
 	@echo "make images          an image a role, built by buildah and tried; make demo STEPS=5 in one   (IMAGE=relay)"
 	@echo "make manifests       compose file, Kubernetes manifests and systemd units, by their own tools"
 	@echo "make azure           uploads to Azure's storage emulator, as they are tested on two S3 servers"

@@ -21,8 +21,8 @@
     password_file = "alice.password"
     most_a_day = "20 ASZ"               of all nodes together, by UTC days
 
-A node's table takes every setting of a worker; what it leaves out comes from the profile, as for a worker alone. Paths
-are relative to the file's folder.
+A node's table takes every setting of a worker but its device; what it leaves out comes from the profile, as for a
+worker alone. Paths are relative to the file's folder.
 """
 
 from __future__ import annotations
