@@ -59,7 +59,7 @@ class _Variables(EnvSettingsSource):
         except ValueError as error:
             name = f"{self.env_prefix}{field_name}".upper()
             raise Misconfigured(
-                f'settings: {name}: expected JSON, quoted where a shell reads it: {name}=\'["A", "B"]\''
+                f"settings: {name}: expected JSON, quoted where a shell reads it: {name}='[...]'"
             ) from error
 
 
@@ -145,8 +145,8 @@ class NodeSettings(BaseSettings):
         """Reads the settings; ``given`` values override the environment, then come the file and the profile.
 
         Raises:
-            Misconfigured: a setting is missing, unknown or of the wrong type; the message names its variable, or its
-                place in the profile.
+            Misconfigured: a setting is missing, unknown, of the wrong type or not the JSON it has to be; the message
+                names its variable, or its place in the profile.
         """
         prefix = str(cls.model_config.get("env_prefix", ""))
         _refuse_unknown(prefix, set(cls.model_fields))
